@@ -1,0 +1,57 @@
+# Two commands on a fresh machine: `make demo` and `make test`. They need python3.11 or newer, and make.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done | head -n 1)
+VENV := .venv
+BIN := $(VENV)/bin
+# Compiled programs are kept between runs; a second run of the tests compiles almost nothing.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+export JAX_PLATFORMS ?= cpu
+
+.PHONY: help setup demo test test-all lint bench docs clean
+help:
+	@echo "make setup     .venv with everything the tests need"
+	@echo "make demo      the paper's network by several methods: table, picture, summary in demo-out/"
+	@echo "make test      lint, types and all tests but the slow ones"
+	@echo "make test-all  the slow proofs too"
+	@echo "make bench     speed and memory, side by side with peers (installs PyTorch)"
+	@echo "make docs      the documentation, in docs/_build/html"
+	@echo "make clean     remove what make made"
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/entroplay/native/*)
+	@test -n "$(PYTHON)" || { echo "No python3 found. Install Python 3.11 or newer, or set PYTHON=/path/to/python."; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "entroplay needs Python 3.11 or newer; $(PYTHON) is %d.%d. Set PYTHON=/path/to/python." % sys.version_info[:2])'
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) lacks the venv module (Debian: apt-get install python3-venv)."; exit 1; }
+	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt scikit-build-core jaxlib ninja cmake
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[dev]"
+	@touch $@
+
+demo: setup
+	$(BIN)/entroplay demo --out demo-out
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-all: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m ""
+
+bench: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]" --no-build-isolation
+	$(BIN)/python benchmarks/langevin_step.py
+	$(BIN)/python benchmarks/memory.py
+
+docs: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]" --no-build-isolation
+	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+clean:
+	rm -rf $(VENV) build dist .cache .pytest_cache .ruff_cache .hypothesis demo-out bench-out docs/_build

@@ -1,0 +1,25 @@
+"""entroplay: optimisation over probability measures, with a number that says how far from the optimum you are."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
+from .gibbs import Gibbs
+from .losses import CrossEntropy, FunctionLoss, Logistic, Loss, NegLog, Squared
+from .problem import FiniteSum
+from .samplers import MALA, ULA, Sampler
+from .solution import Solution, Status
+from .solve import Report, solve
+from .solvers import EFP, MFLD, NaiveEFP, Solver
+
+from . import grid, plot, teacher  # isort: skip
+
+try:
+    __version__ = version("entroplay")
+except PackageNotFoundError:  # the source tree, not installed
+    __version__ = "0.0.0"
+
+__all__ = [
+    "EFP", "MALA", "MFLD", "ULA", "CrossEntropy", "FeatureMap", "FiniteSum", "FunctionFeatures", "FunctionLoss",
+    "GaussianKernel", "Gibbs", "Logistic", "Loss", "NaiveEFP", "NegLog", "Neurons", "Report", "Sampler", "Solution",
+    "Solver", "Squared", "Status", "grid", "plot", "solve", "teacher",
+]  # fmt: skip

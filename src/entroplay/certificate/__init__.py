@@ -1,0 +1,1 @@
+"""How far from the global optimum one can still be."""

@@ -1,0 +1,116 @@
+"""The one result: what was solved, how, and why it stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .features import Moments, Particles
+from .problem import FiniteSum
+from .solvers import Solver
+
+History = dict[str, np.ndarray]
+
+
+class Reason(StrEnum):
+    """Why a run stopped."""
+
+    CONVERGED = "converged"
+    ITERATIONS = "iterations"
+    CALLBACK = "callback"
+    DIVERGED = "diverged"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Status:
+    """Why a run stopped, and a sentence about it. Compares equal to the bare reason: `status == "converged"`."""
+
+    reason: Reason
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return self.reason == other
+        return isinstance(other, Status) and (self.reason, self.message) == (other.reason, other.message)
+
+    def __hash__(self) -> int:
+        return hash(self.reason)
+
+
+class Solution(eqx.Module):
+    """What `solve` returns.
+
+    Attributes:
+        problem: the problem that was solved.
+        solver: the method that solved it.
+        particles: (m, d), draws of the last Gibbs measure.
+        moments: H, shaped (n,) or (n, k).
+        dual: the dual vector, loss'(H).
+        weights: (m,), the particles' weights in `predict`; they sum to one.
+        history: dictionary of arrays with one entry per iteration: "iteration", "gap", "loss_moments",
+            "loss_particles", "acceptance", "step_size", "pulls" and "passes" (cumulative), "seconds".
+        status: why the run stopped, with a sentence.
+        seed: the seed of all randomness in the run.
+    """
+
+    problem: FiniteSum
+    solver: Solver
+    particles: Particles
+    moments: Moments
+    dual: Moments
+    weights: Float[Array, "m"]
+    history: History
+    status: Status
+    seed: int
+
+    def predict(self, X: object) -> Array:
+        """The weighted mean of h over the particles, at new rows: (rows,) or (rows, k)."""
+        with jax.enable_x64(self.problem.dtype == jnp.float64):
+            return _average(self.problem.features.at(X), self.particles, self.weights)
+
+    def __repr__(self) -> str:
+        m = self.particles.shape[0]
+        lines = [
+            f"Solution of {self.problem}",
+            f"  by {self.solver}, {m} particles, seed {self.seed}",
+            f"  stopped     {self.status}",
+        ]
+        if len(self.history["iteration"]) == 0:
+            return "\n".join([*lines, "  no iteration was completed"])
+        last = {name: values[-1] for name, values in self.history.items()}
+        lines.append(
+            f"  loss        {last['loss_moments']:.6g} at the moments, {last['loss_particles']:.6g} at the particles' mean"
+        )
+        lines.append(f"  gap         {self._gap_sentence()}")
+        lines.append(
+            f"  work        {last['iteration']:.0f} iterations, {last['pulls']:.0f} pulls, "
+            f"{last['passes']:.0f} passes, {last['seconds']:.3g} s"
+        )
+        if not np.isfinite(self.problem.features.bounds).all():
+            lines.append("  note        the features are not known to be bounded: the theory's rates do not apply")
+        return "\n".join(lines)
+
+    def _gap_sentence(self) -> str:
+        recent = self.history["gap"][-10:]
+        if np.isnan(recent).all():
+            return "not estimated: this method's moments are its particles' own"
+        mean, error = float(recent.mean()), float(recent.std(ddof=1) / np.sqrt(len(recent))) if len(recent) > 1 else 0.0
+        estimate = f"estimated {mean:.2g} +- {error:.1g} over the last {len(recent)} iterations"
+        if mean <= 2 * error:
+            estimate += ", not distinguishable from zero with this many particles"
+        return estimate + " (trust it only if the chains have mixed)"
+
+
+@eqx.filter_jit
+def _average(features, particles, weights):
+    return features.average(particles, weights)

@@ -1,0 +1,60 @@
+"""Entropic fictitious play in constant memory: Algorithm 2 of Nitanda, Oko, Wu, Takenouchi and Suzuki (2023)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, PRNGKeyArray
+
+from ..arguments import Schedule, check_schedule, number_or_schedule, value_at
+from ..features import Moments, Particles
+from ..problem import FiniteSum
+from ..samplers import Sampler, sampler_or_default
+from .solver import Info, Solver, play_gibbs, scalar
+
+
+class EFPState(eqx.Module):
+    """H^(t), the last Gibbs cloud and what the sampler carries on."""
+
+    particles: Particles
+    moments: Moments
+    sampler: Any
+
+
+class EFP(Solver):
+    r"""Moves the moments a little towards those of their own Gibbs measure:
+
+        particles ~ q_g with g = loss'(moments);   moments <- (1 - rate) moments + rate average(particles).
+
+    Locally stable exactly when rate < 2 / (1 + largest eigenvalue of J), J = Cov_q(h) W loss'' / temperature: at low
+    temperature the critical rate falls below the paper's 0.01.
+
+    Args:
+        rate: eta * gamma in the paper, in (0, 1], or a schedule of the iteration.
+        sampler: what draws from q_g; default `MALA()`. The paper uses `ULA(step_size=0.01, steps=10)`.
+    """
+
+    rate: float | Schedule
+    sampler: Sampler
+
+    def __init__(self, rate: float | Schedule = 0.01, sampler: Sampler | None = None):
+        self.rate = number_or_schedule("EFP", "rate", rate, at_most=1)
+        self.sampler = sampler_or_default("EFP", sampler)
+
+    def init(self, problem: FiniteSum, particles: Particles, moments: Moments, iterations: int) -> EFPState:
+        return EFPState(particles, moments, self.sampler.init(problem))
+
+    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: EFPState, iteration: Array) -> tuple[EFPState, Info]:
+        play = play_gibbs(problem, self.sampler, key, state, iteration)
+        rate = scalar(value_at(self.rate, iteration), problem)
+        moments = (1 - rate) * state.moments + rate * play.mean
+        return EFPState(play.particles, moments, play.sampler), play.info
+
+    @property
+    def remedy(self) -> str:
+        return self.sampler.remedy
+
+    def check(self, problem: FiniteSum, iterations: int) -> None:
+        check_schedule("EFP", "rate", self.rate, iterations, at_most=1)
+        self.sampler.check(iterations)

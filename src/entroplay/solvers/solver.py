@@ -1,0 +1,100 @@
+"""What a solver is: a record with `init` and `step`. The loop around them is written once, in `entroplay.solve`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..certificate.gap import bregman_gap, sampling_bias
+from ..features import Moments, Particles
+from ..gibbs import Gibbs
+from ..problem import FiniteSum
+from ..samplers import Sampler
+
+
+class State(Protocol):
+    """What every solver's state has, whatever else it carries."""
+
+    @property
+    def particles(self) -> Particles: ...
+    @property
+    def moments(self) -> Moments: ...
+
+
+class Info(NamedTuple):
+    """The diagnostics of one iteration: a row of the history."""
+
+    gap: Float[Array, ""]
+    """Estimate of L(q_g) - D(g) for the dual at which this iteration sampled; NaN where there is none."""
+    loss_moments: Float[Array, ""]
+    """F_0 at the moments with which the iteration began."""
+    loss_particles: Float[Array, ""]
+    """F_0 at the mean features of the iteration's particles."""
+    acceptance: Float[Array, ""]
+    step_size: Float[Array, ""]
+    pulls: Float[Array, ""]
+    """Gradient passes over all particles."""
+    passes: Float[Array, ""]
+    """All passes over all particles: averages, potentials and pulls."""
+
+
+class Solver(eqx.Module):
+    """A method for `FiniteSum` problems."""
+
+    @abstractmethod
+    def init(self, problem: FiniteSum, particles: Particles, moments: Moments, iterations: int) -> Any:
+        """The first state, from a cloud and the moments to begin with (the cloud's own unless warm-started)."""
+
+    @abstractmethod
+    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: Any, iteration: Array) -> tuple[Any, Info]:
+        """One outer iteration. The key belongs to this iteration alone."""
+
+    @property
+    @abstractmethod
+    def remedy(self) -> str:
+        """What to change when a run diverges."""
+
+    def dual(self, problem: FiniteSum, state: Any) -> Moments:
+        """The dual vector that the state stands for."""
+        return problem.slope(state.moments)
+
+    def check(self, problem: FiniteSum, iterations: int) -> None:
+        """Refuse what the method cannot do, before any work is done."""
+
+
+def scalar(value: Any, problem: FiniteSum) -> Float[Array, ""]:
+    """A number as the history stores it."""
+    return jnp.asarray(value, problem.dtype)
+
+
+class Play(NamedTuple):
+    """A cloud drawn from the Gibbs measure of the present moments, its mean features, and the history's row."""
+
+    particles: Particles
+    sampler: Any
+    mean: Moments
+    info: Info
+
+
+def play_gibbs(
+    problem: FiniteSum, sampler: Sampler, key: PRNGKeyArray, state: Any, iteration: Array, *, other_passes: int = 0
+) -> Play:
+    """The best response of fictitious play: sample q_g, g = loss'(moments), and estimate the gap of g."""
+    gibbs = Gibbs(problem, problem.slope(state.moments))
+    particles, carried, moved = sampler.run(key, gibbs, state.particles, state.sampler, iteration)
+    mean, covariance = problem.features.mean_and_covariance(particles)
+    bias = sampling_bias(problem, mean, covariance, particles.shape[0])
+    info = Info(
+        gap=bregman_gap(problem, mean, anchor=state.moments) - bias,
+        loss_moments=problem.empirical_loss(state.moments),
+        loss_particles=problem.empirical_loss(mean),
+        acceptance=moved.acceptance,
+        step_size=moved.step_size,
+        pulls=scalar(sampler.pulls, problem),
+        passes=scalar(sampler.pulls + 1 + other_passes, problem),
+    )
+    return Play(particles, carried, mean, info)
