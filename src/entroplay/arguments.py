@@ -104,7 +104,7 @@ def check_schedule(owner: str, name: str, value: object, iterations: int, *, at_
         raise invalid(owner, name, f"a schedule with values in (0, {upper}", f"{values[first]:g} at iteration {first}")
 
 
-def value_at(value: float | Schedule, iteration: Any) -> Any:
+def value_at(value: Any, iteration: Any) -> Any:
     """The number itself, or the schedule's value at this iteration."""
     return value(iteration) if callable(value) else value
 

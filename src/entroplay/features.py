@@ -154,6 +154,21 @@ class FeatureMap(eqx.Module):
         return jax.tree.map(lambda b: b.reshape(-1, *b.shape[2:])[:m], blocks)
 
 
+def traced(tree: Any) -> Any:
+    """The same records with arrays for their floats, so that under `jit` another value does not compile anew."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, tree)
+
+
+def mean_features(features: FeatureMap, particles: Particles, weights: Float[Array, "m"] | None = None) -> Moments:
+    """`features.average`, compiled."""
+    return _compiled_average(traced(features), particles, weights)
+
+
+@eqx.filter_jit
+def _compiled_average(features: FeatureMap, particles: Particles, weights: Float[Array, "m"] | None) -> Moments:
+    return features.average(particles, weights)
+
+
 def _uniform(particles: Particles) -> Float[Array, "m"]:
     return jnp.full(particles.shape[0], 1 / particles.shape[0], particles.dtype)
 

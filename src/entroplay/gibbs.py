@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 from jaxtyping import Array, Float
 
@@ -19,7 +21,7 @@ class Gibbs(eqx.Module):
     dual: Moments
 
     @property
-    def temperature(self) -> float:
+    def temperature(self) -> Any:
         return self.problem.temperature
 
     def energy(self, particles: Particles) -> Float[Array, "m"]:

@@ -72,7 +72,8 @@ class GridSolution:
     def __repr__(self) -> str:
         size = " x ".join(str(len(a)) for a in self.axes)
         return (
-            f"GridSolution of {self.quadrature.problem}\n  value {self.value:.10g}, duality gap {self.value - self.dual_value:.1e}, "
+            f"GridSolution of {self.quadrature.problem}\n"
+            f"  value {self.value:.10g}, duality gap {self.value - self.dual_value:.1e}, "
             f"{size} points\n  EFP is stable for rates below {min(self.stability_limit, 1):.3g}; its trajectory ends "
             f"{self.trajectory.primal[-1] - self.value:.3g} above the optimum"
         )
@@ -106,7 +107,7 @@ def solve(
     check_dimension(problem, "grid.solve")
     iterations = whole("grid.solve", "iterations", iterations, least=0)
     snapshots = whole("grid.solve", "snapshots", snapshots, least=1)
-    schedule = number_or_schedule("grid.solve", "rate", rate, at_most=1)
+    schedule = number_or_schedule("grid.solve", "rate", rate, at_most=1.0)
     size = points_per_axis(problem, points)
 
     def visited(quadrature: Quadrature) -> list[np.ndarray]:
@@ -195,7 +196,7 @@ def _trajectory(quadrature: Quadrature, rate, iterations: int, snapshots: int) -
         gibbs, _ = quadrature.gibbs(quadrature.slope(moments))
         rows["primal"].append(quadrature.primal(density))
         rows["dual"].append(quadrature.dual_at(moments))
-        rows["kl"].append(kl(density, gibbs, quadrature.cell))
+        rows["kl"].append(kl(density, quadrature.log_gibbs(quadrature.slope(moments)), quadrature.cell))
         rows["primal_gibbs"].append(quadrature.primal(gibbs))
         rows["moments"].append(moments)
         if t in times:

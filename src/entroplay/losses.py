@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -98,7 +99,7 @@ def _newton_conjugate(loss: Loss, dual: Moments, iterations: int = 200) -> Rows:
         objective = row_dot(dual, z) - loss.value(z)
         return jnp.where(jnp.isfinite(objective), objective, -jnp.inf)
 
-    def body(_: int, carry: tuple[Moments, Rows]) -> tuple[Moments, Rows]:
+    def body(_: Any, carry: tuple[Moments, Rows]) -> tuple[Moments, Rows]:
         z, scale = carry
         residual, curvature = dual - loss.slope(z), loss.curvature(z)
         if scalar:
@@ -291,8 +292,10 @@ class NegLog(Loss):
         return jnp.where(inside, -1 - jnp.log(jnp.where(inside, -dual, 1)), jnp.inf)
 
     def bregman(self, moments: Rows, anchor: Rows) -> Rows:
+        # log1p keeps the digits of a ratio near one, log those of a ratio near zero.
         relative = (moments - anchor) / anchor
-        return jnp.maximum(relative - jnp.log1p(relative), 0)
+        near = jnp.log1p(jnp.maximum(relative, -0.5))
+        return jnp.maximum(relative - jnp.where(relative > -0.5, near, jnp.log(moments / anchor)), 0)
 
     def domain(self, moments: Rows) -> Bool[Array, "n"]:
         return moments > 0

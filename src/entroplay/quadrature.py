@@ -76,6 +76,10 @@ class Quadrature:
         """The density q_g and the logarithm of Z_g, the integral of exp(-U_g / temperature)."""
         return normalise(-self.energy(dual) / self.problem.temperature, self.cell)
 
+    def log_gibbs(self, dual: np.ndarray) -> np.ndarray:
+        """log q_g, finite everywhere."""
+        return -self.energy(dual) / self.problem.temperature - self.gibbs(dual)[1]
+
     @property
     def prior(self) -> np.ndarray:
         """The density of nu = q_0."""
@@ -152,12 +156,10 @@ def normalise(log_density: np.ndarray, cell: float) -> tuple[np.ndarray, float]:
     return density / total, largest + float(np.log(total))
 
 
-def kl(density: np.ndarray, reference: np.ndarray, cell: float) -> float:
-    """KL(density | reference) on a common grid; points where the density underflows weigh nothing."""
+def kl(density: np.ndarray, log_reference: np.ndarray, cell: float) -> float:
+    """KL(density | reference) on a common grid, from the reference's logarithm, which does not underflow."""
     inside = density > 0
-    with np.errstate(divide="ignore"):
-        ratio = np.log(density[inside]) - np.log(reference[inside])
-    return float((density[inside] * cell) @ ratio)
+    return float((density[inside] * cell) @ (np.log(density[inside]) - log_reference[inside]))
 
 
 def check_dimension(problem: FiniteSum, owner: str) -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .features import Moments, Particles
+from .features import Moments, Particles, mean_features
 from .problem import FiniteSum
 from .solvers import Solver
 
@@ -76,7 +76,7 @@ class Solution(eqx.Module):
     def predict(self, X: object) -> Array:
         """The weighted mean of h over the particles, at new rows: (rows,) or (rows, k)."""
         with jax.enable_x64(self.problem.dtype == jnp.float64):
-            return _average(self.problem.features.at(X), self.particles, self.weights)
+            return mean_features(self.problem.features.at(X), self.particles, self.weights)
 
     def __repr__(self) -> str:
         m = self.particles.shape[0]
@@ -110,7 +110,3 @@ class Solution(eqx.Module):
             estimate += ", not distinguishable from zero with this many particles"
         return estimate + " (trust it only if the chains have mixed)"
 
-
-@eqx.filter_jit
-def _average(features, particles, weights):
-    return features.average(particles, weights)

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .arguments import flag, invalid, positive, whole
-from .features import Moments, Particles
+from .features import Moments, Particles, mean_features, traced
 from .problem import FiniteSum
 from .solution import History, Reason, Solution, Status
 from .solvers import EFP, Info, Solver
@@ -127,18 +127,13 @@ def _first_cloud(problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution 
     """Draws of the prior, or the cloud to start from, with moments that belong to this problem's data."""
     if start is None:
         cloud = problem.prior(key, m)
-        return cloud, _average(problem, cloud)
+        return cloud, mean_features(problem.features, cloud)
     if start.particles.shape != (m, problem.dim):
         raise invalid("solve", "start", f"a Solution with particles of shape {(m, problem.dim)}", start.particles.shape)
     cloud = start.particles.astype(problem.dtype)
     if bool(eqx.tree_equal(start.problem.features, problem.features)):
         return cloud, start.moments
-    return cloud, _average(problem, cloud)
-
-
-@eqx.filter_jit
-def _average(problem: FiniteSum, particles: Particles) -> Moments:
-    return problem.features.average(particles)
+    return cloud, mean_features(problem.features, cloud)
 
 
 class _Run:
@@ -147,8 +142,7 @@ class _Run:
     """
 
     def __init__(self, problem: FiniteSum, solver: Solver, key: PRNGKeyArray, cloud: Particles, moments: Moments, iterations: int):
-        # Floats become arrays, so that another temperature or rate does not compile anew.
-        self.problem, self.solver = jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, float) else x, (problem, solver))
+        self.problem, self.solver = traced((problem, solver))
         self.key = key
         self.iterations = iterations
         self.remedy = solver.remedy
@@ -236,7 +230,7 @@ def _advance_chunk(
         fine = _all_finite(new) & (info.loss_particles <= ceiling)
         state = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, state)
         buffers = jax.tree.map(lambda buffer, value: buffer.at[i].set(value), buffers, info)
-        return i + fine, state, buffers, fine
+        return i + fine.astype(i.dtype), state, buffers, fine
 
     def going(carry: tuple[Any, ...]) -> Array:
         return (carry[0] < length) & carry[3]
@@ -268,7 +262,7 @@ def _extend(history: History, infos: Info, kept: int, elapsed: float) -> History
 
 
 def _last(values: np.ndarray) -> float:
-    return values[-1] if len(values) else 0
+    return float(values[-1]) if len(values) else 0.0
 
 
 def _below(gaps: np.ndarray, tolerance: float) -> bool:

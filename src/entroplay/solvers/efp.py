@@ -39,7 +39,7 @@ class EFP(Solver):
     sampler: Sampler
 
     def __init__(self, rate: float | Schedule = 0.01, sampler: Sampler | None = None):
-        self.rate = number_or_schedule("EFP", "rate", rate, at_most=1)
+        self.rate = number_or_schedule("EFP", "rate", rate, at_most=1.0)
         self.sampler = sampler_or_default("EFP", sampler)
 
     def init(self, problem: FiniteSum, particles: Particles, moments: Moments, iterations: int) -> EFPState:
@@ -56,5 +56,5 @@ class EFP(Solver):
         return self.sampler.remedy
 
     def check(self, problem: FiniteSum, iterations: int) -> None:
-        check_schedule("EFP", "rate", self.rate, iterations, at_most=1)
+        check_schedule("EFP", "rate", self.rate, iterations, at_most=1.0)
         self.sampler.check(iterations)

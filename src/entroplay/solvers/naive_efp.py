@@ -40,7 +40,7 @@ class NaiveEFP(Solver):
     sampler: Sampler
 
     def __init__(self, rate: float | Schedule = 0.01, sampler: Sampler | None = None):
-        self.rate = number_or_schedule("NaiveEFP", "rate", rate, at_most=1)
+        self.rate = number_or_schedule("NaiveEFP", "rate", rate, at_most=1.0)
         self.sampler = sampler_or_default("NaiveEFP", sampler)
 
     def init(self, problem: FiniteSum, particles: Particles, moments: Moments, iterations: int) -> NaiveEFPState:
@@ -62,5 +62,5 @@ class NaiveEFP(Solver):
         return self.sampler.remedy
 
     def check(self, problem: FiniteSum, iterations: int) -> None:
-        check_schedule("NaiveEFP", "rate", self.rate, iterations, at_most=1)
+        check_schedule("NaiveEFP", "rate", self.rate, iterations, at_most=1.0)
         self.sampler.check(iterations)

@@ -1,0 +1,134 @@
+"""One contract for every solver, and what is particular to each."""
+
+import logging
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from problems import ALL, logistic, squared
+
+import entroplay as ep
+
+SOLVERS = {
+    "EFP-MALA": lambda: ep.EFP(0.1, ep.MALA(steps=3)),
+    "EFP-ULA": lambda: ep.EFP(0.1, ep.ULA(step_size=0.1, steps=3)),
+    "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.ULA(step_size=0.1, steps=3)),
+    "MFLD": lambda: ep.MFLD(0.1),
+}
+
+
+@pytest.fixture(params=list(SOLVERS))
+def solver(request):
+    return SOLVERS[request.param]()
+
+
+@pytest.mark.parametrize("problem", list(ALL))
+def test_every_solver_runs_on_every_loss_and_the_state_keeps_its_types(solver, problem):
+    problem = ALL[problem]()
+    cloud = problem.prior(jax.random.key(0), 16)
+    state = solver.init(problem, cloud, problem.features.average(cloud), 5)
+    new, info = jax.eval_shape(lambda s: solver.step(problem, jax.random.key(1), s, jnp.asarray(0)), state)
+    assert jax.tree.structure(new) == jax.tree.structure(state)
+    same = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), new, state)
+    assert all(jax.tree.leaves(same))
+    assert all(leaf.shape == () for leaf in info)
+    solution = ep.solve(problem, solver, particles=16, iterations=4)
+    assert solution.status == "iterations"
+    assert solution.particles.shape == (16, problem.dim)
+    assert solution.moments.shape == problem.features.shape
+    np.testing.assert_array_equal(solution.dual, problem.slope(solution.moments))
+    np.testing.assert_array_equal(solution.history["iteration"], [1, 2, 3, 4])
+    assert (np.diff(solution.history["pulls"]) > 0).all()
+    assert (np.diff(solution.history["seconds"]) > 0).all()
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_does_not(solver):
+    problem = squared(d=2)
+    runs = [ep.solve(problem, solver, particles=32, iterations=20, seed=s) for s in (7, 7, 8)]
+    np.testing.assert_array_equal(runs[0].particles, runs[1].particles)
+    np.testing.assert_array_equal(runs[0].history["loss_moments"], runs[1].history["loss_moments"])
+    assert not np.allclose(runs[0].particles, runs[2].particles)
+
+
+def test_chunks_do_not_matter(solver, monkeypatch):
+    """A callback makes chunks of one iteration; the numbers stay the same."""
+    problem = squared()
+    whole = ep.solve(problem, solver, particles=16, iterations=30)
+    single = ep.solve(problem, solver, particles=16, iterations=30, callback=lambda report: None)
+    np.testing.assert_array_equal(whole.particles, single.particles)
+    np.testing.assert_array_equal(whole.history["gap"], single.history["gap"])
+
+
+def test_noise_does_not_depend_on_the_data_or_its_order(solver):
+    """Rows permuted: the same particles up to the rounding of sums. Rows doubled: the same problem, the same particles."""
+    with jax.enable_x64(True):
+        problem = logistic()
+        x, y = np.asarray(problem.features.rows), np.asarray(problem.loss.y)
+        order = np.random.default_rng(0).permutation(len(y))
+        variants = [(x, y), (x[order], y[order]), (np.repeat(x, 2, axis=0), np.repeat(y, 2))]
+        clouds = []
+        for rows, labels in variants:
+            features = ep.Neurons(rows, scale=3.0)
+            variant = ep.FiniteSum(features, ep.Logistic(labels), temperature=0.05, l2=0.05)
+            clouds.append(ep.solve(variant, solver, particles=20, iterations=15).particles)
+        np.testing.assert_allclose(clouds[1], clouds[0], rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(clouds[2], clouds[0], rtol=1e-9, atol=1e-11)
+
+
+def count_compilations(caplog, work):
+    with jax.log_compiles(True), caplog.at_level(logging.WARNING):
+        caplog.clear()
+        work()
+        compiled = [r.getMessage() for r in caplog.records if re.match(r"Compiling ", r.getMessage())]
+    return sum("_advance_chunk" in c for c in compiled), len(compiled)
+
+
+def test_one_compilation_per_solve(solver, caplog):
+    """The loop is compiled once, for any number of chunks; new data, seeds and numbers of the same shapes compile nothing."""
+    problem = squared()
+
+    def run(problem, seed):
+        return ep.solve(problem, solver, particles=19, iterations=37, seed=seed)
+
+    loops, _ = count_compilations(caplog, lambda: run(problem, 0))
+    assert loops == 1
+    loops, everything = count_compilations(caplog, lambda: run(squared(temperature=0.02, l2=0.03), 5))
+    assert (loops, everything) == (0, 0)
+
+
+def test_efp_is_naive_efp_in_constant_memory():
+    """Algorithm 2 = Algorithm 1 for one seed, to the rounding of float64, over 50 iterations."""
+    with jax.enable_x64(True):
+        problem = squared(d=2)
+        rate = optax.linear_schedule(0.3, 0.05, 50)
+        sampler = ep.ULA(step_size=0.2, steps=3)
+        efp, naive = (ep.solve(problem, s(rate, sampler), particles=40, iterations=50) for s in (ep.EFP, ep.NaiveEFP))
+        np.testing.assert_allclose(efp.moments, naive.moments, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(efp.particles, naive.particles, rtol=0, atol=1e-12)
+        assert naive.history["passes"][-1] > 10 * efp.history["passes"][-1]
+
+
+def test_mfld_noise_and_drift_are_those_of_the_diffusion():
+    """With features that vanish, one step is theta (1 - 2 eta l2) + sqrt(2 eta temperature) xi, whatever m is.
+
+    The variance of m d = 40000 coordinates has relative standard error sqrt(2/40000) = 0.7 %.
+    """
+    features = ep.FunctionFeatures(lambda theta, x: 0.0 * theta[0] * x, [1.0, 2.0], dim=4)
+    problem = ep.FiniteSum(features, ep.Squared([0.0, 0.0]), temperature=0.3, l2=0.1)
+    eta, m = 2.0, 10_000
+    solution = ep.solve(problem, ep.MFLD(eta), particles=m, iterations=1)
+    variance = (1 - 2 * eta * 0.1) ** 2 * 0.3 / 0.2 + 2 * eta * 0.3
+    np.testing.assert_allclose(np.asarray(solution.particles).var(), variance, rtol=4 * np.sqrt(2 / (4 * m)))
+
+
+def test_counts_of_work():
+    problem = squared()
+    counts = {}
+    for name, make in SOLVERS.items():
+        history = ep.solve(problem, make(), particles=8, iterations=5).history
+        counts[name] = history["pulls"][-1], history["passes"][-1]
+    # MALA: 3 steps and the gradient at the start, then one average. NaiveEFP averages all its 6 clouds besides.
+    assert counts == {"EFP-MALA": (20, 25), "EFP-ULA": (15, 20), "NaiveEFP": (15, 50), "MFLD": (5, 10)}
