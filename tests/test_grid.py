@@ -20,7 +20,7 @@ def exact(request):
 
 def test_the_gaussian_closed_form():
     """Linear features, half squared loss: N(centre, temperature/(2 l2) I), with value in closed form."""
-    problem, centre, hessian = linear()
+    problem, centre, _ = linear()
     exact = ep.grid.solve(problem, iterations=0)
     density = exact.density.ravel() * exact.quadrature.cell
     mean = density @ exact.quadrature.points

@@ -145,3 +145,15 @@ def test_noise_belongs_to_the_particle():
         large, _ = run(sampler, gibbs, problem.prior(jax.random.key(0), 64), 1)
         small, _ = run(sampler, gibbs, problem.prior(jax.random.key(0), 16), 1)
         np.testing.assert_allclose(large[:16], small, rtol=1e-5)
+
+
+def test_noise_drawn_ahead_is_the_noise_drawn_when_needed(monkeypatch):
+    problem = squared(d=2)
+    gibbs = gibbs_of(problem, np.zeros(12))
+    start = problem.prior(jax.random.key(0), 20)
+    for sampler in (ep.ULA(steps=4), ep.MALA(steps=4, step_size=0.1)):
+        ahead, _ = run(sampler, gibbs, start, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr("entroplay.samplers.NOISE_ELEMENTS", 0)
+            needed, _ = run(sampler, gibbs, start, 1)
+        np.testing.assert_allclose(ahead, needed, rtol=1e-5, atol=1e-6)

@@ -74,7 +74,8 @@ def real_array(owner: str, name: str, value: object, *, ndim: tuple[int, ...] | 
         index = ", ".join(str(int(i)) for i in np.unravel_index(first, array.shape))
         where = f"{array.ravel()[first]} at [{index}]"
         raise invalid(owner, name, "finite (no NaN, no infinity)", f"{int(bad.sum())} bad entries, the first {where}")
-    converted = jnp.asarray(array, dtype=jnp.result_type(float))
+    with np.errstate(over="ignore"):
+        converted = jnp.asarray(array, dtype=jnp.result_type(float))
     if not bool(jnp.isfinite(converted).all()):
         raise invalid(owner, name, f"representable in {converted.dtype}", f"entries as large as {np.abs(array).max():g}")
     return converted

@@ -48,11 +48,6 @@ class Quadrature:
         problem = in_double(problem)
         points = np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
         width = int(np.prod(problem.features.shape))
-        if len(points) * width > MATRIX_ELEMENTS:
-            raise ValueError(
-                f"The grid has {len(points)} points and the problem {width} features: {len(points) * width:.3g} numbers, more "
-                f"than {MATRIX_ELEMENTS:.3g}. Ask for fewer 'points'."
-            )
         with jax.enable_x64(True):
             blocks = np.array_split(points, max(1, len(points) * width // 10**7))
             values = [np.asarray(_values(problem.features, jnp.asarray(b))).reshape(len(b), width) for b in blocks]
@@ -170,7 +165,14 @@ def check_dimension(problem: FiniteSum, owner: str) -> None:
 
 def points_per_axis(problem: FiniteSum, points: int | None) -> int:
     """The number of grid points along an axis: the user's, or 4001 in one dimension and 301 in two."""
-    return (4001 if problem.dim == 1 else 301) if points is None else whole("grid.solve", "points", points, least=5)
+    size = (4001 if problem.dim == 1 else 301) if points is None else whole("grid.solve", "points", points, least=5)
+    elements = size**problem.dim * int(np.prod(problem.features.shape))
+    if elements > MATRIX_ELEMENTS:
+        raise ValueError(
+            f"{size} points per axis and {problem.features.shape[0]} rows make a feature matrix of {elements:.3g} numbers, "
+            f"more than {MATRIX_ELEMENTS:.3g}. Ask for fewer 'points'."
+        )
+    return size
 
 
 def guaranteed_box(problem: FiniteSum, points: int, duals_of) -> Quadrature:

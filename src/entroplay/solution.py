@@ -109,4 +109,3 @@ class Solution(eqx.Module):
         if mean <= 2 * error:
             estimate += ", not distinguishable from zero with this many particles"
         return estimate + " (trust it only if the chains have mixed)"
-

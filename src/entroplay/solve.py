@@ -227,7 +227,7 @@ def _advance_chunk(
     def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         i, state, buffers, _ = carry
         new, info = iterate(state, i)
-        fine = _all_finite(new) & (info.loss_particles <= ceiling)
+        fine = _all_finite(new) & jnp.isfinite(info.loss_moments) & (info.loss_moments <= ceiling)
         state = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, state)
         buffers = jax.tree.map(lambda buffer, value: buffer.at[i].set(value), buffers, info)
         return i + fine.astype(i.dtype), state, buffers, fine

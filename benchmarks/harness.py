@@ -1,0 +1,37 @@
+"""What the benchmarks share: timing that survives a noisy machine, and one way to report."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def interleaved_best(contestants: dict[str, Callable[[], Any]], rounds: int = 40) -> dict[str, float]:
+    """The best time of each contestant over rounds in which all take turns: what disturbs one disturbs all."""
+    for work in contestants.values():
+        work()
+    best = dict.fromkeys(contestants, float("inf"))
+    for _ in range(rounds):
+        for name, work in contestants.items():
+            time.sleep(0.02)  # OpenMP's threads keep spinning for a while after their work is done
+            start = time.perf_counter()
+            work()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def report(name: str, results: dict[str, Any], checks: dict[str, bool]) -> None:
+    """Write bench-out/NAME.json and say whether every aim was reached; exit with 1 if not."""
+    checks = {name: bool(passed) for name, passed in checks.items()}
+    folder = Path("bench-out")
+    folder.mkdir(exist_ok=True)
+    document = {"benchmark": name, "machine": platform.machine(), "results": results, "checks": checks}
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+    for check, passed in checks.items():
+        print(f"{'ok  ' if passed else 'MISS'}  {check}")
+    if not all(checks.values()):
+        raise SystemExit(1)

@@ -1,0 +1,84 @@
+"""The command line as a user meets it: output, files, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from entroplay.cli import main
+
+SMALL = ["demo", "--particles", "30", "--iterations", "12"]
+
+
+def test_the_demo_leaves_a_table_a_picture_and_a_summary(tmp_path, capsys):
+    assert main([*SMALL, "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    for word in ("method", "iterations", "pulls", "seconds", "loss", "gap", "EFP", "MFLD"):
+        assert word in out
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["status"] == "done"
+    row = summary["methods"]["EFP (paper: ULA)"]
+    assert (row["iterations"], row["pulls"], row["passes"]) == (12, 120, 132)
+    assert (tmp_path / "convergence.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_goes_to_stdout_and_all_else_to_stderr(tmp_path, capsys):
+    assert main([*SMALL, "--out", str(tmp_path), "--json", "--seed", "3"]) == 0
+    captured = capsys.readouterr()
+    summary = json.loads(captured.out)
+    assert summary["seed"] == 3
+    assert "method" in captured.err
+    assert summary["files"] == [str(tmp_path / "convergence.png"), str(tmp_path / "summary.json")]
+
+
+def test_quiet_prints_nothing(tmp_path, capsys):
+    assert main([*SMALL, "--out", str(tmp_path), "--quiet"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "COMMAND"),
+        (["fly"], "fly"),
+        (["demo", "--seed", "-1"], "2**32"),
+        (["demo", "--particles", "0"], ">= 1"),
+        (["demo", "--iterations", "many"], "--iterations"),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments, word, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert word in capsys.readouterr().err
+
+
+def test_a_failure_exits_with_1_and_says_why(tmp_path, capsys):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert main([*SMALL, "--out", str(blocked / "folder")]) == 1
+    assert "entroplay demo:" in capsys.readouterr().err
+
+
+def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path):
+    command = [sys.executable, "-m", "entroplay", "demo", "--iterations", "1000000", "--particles", "50", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    time.sleep(12)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["status"] == "interrupted"
+    assert (tmp_path / "convergence.png").exists()
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("entroplay ")
