@@ -38,8 +38,8 @@ def peak(method: str, iterations: int) -> float:
 
 
 def main() -> None:
-    efp = {t: min(peak("EFP", t) for _ in range(3)) for t in (200, 4000)}
-    naive = {t: peak("NaiveEFP", t) for t in (100, 300, 500, 700)}
+    efp = {t: min(peak("EFP", t) for _ in range(4)) for t in (200, 4000)}
+    naive = {t: peak("NaiveEFP", t) for t in (50, 150, 250, 350)}
     for name, table in (("EFP", efp), ("NaiveEFP", naive)):
         for t, mebibytes in table.items():
             print(f"{name:<10}{t:>6} iterations {mebibytes:9.1f} MiB")

@@ -92,13 +92,13 @@ def _demo(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     }
     options.out.mkdir(parents=True, exist_ok=True)
     say(f"{problem}, {options.particles} particles, seed {options.seed}\n")
-    say(f"{'method':<18}{'iterations':>11}{'pulls':>8}{'seconds':>9}{'loss':>12}{'estimated gap':>16}")
+    say(f"{'method':<18}{'iterations':>11}{'pulls':>8}{'seconds':>9}{'loss':>12}{'estimated gap':>20}")
     runs: dict[str, Solution] = {}
     for name, (solver, iterations) in methods.items():
         runs[name] = solve(problem, solver, particles=options.particles, iterations=iterations, seed=options.seed)
         row = _row(runs[name])
         gap = "-" if row["gap"] is None else f"{row['gap']:.1e} +- {row['gap_error']:.0e}"
-        say(f"{name:<18}{row['iterations']:>11}{row['pulls']:>8}{row['seconds']:>9.2f}{row['loss']:>12.6f}{gap:>16}")
+        say(f"{name:<18}{row['iterations']:>11}{row['pulls']:>8}{row['seconds']:>9.2f}{row['loss']:>12.6f}{gap:>20}")
         if runs[name].status == "interrupted":
             break
     status = "interrupted" if any(s.status == "interrupted" for s in runs.values()) else "done"

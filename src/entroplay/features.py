@@ -33,7 +33,7 @@ Moments = Float[Array, "n *k"]
 
 
 class FeatureMap(eqx.Module):
-    """What every feature map offers. Subclasses define `dim`, `rows`, `outputs`, `values` and `at`."""
+    """What every feature map offers. Subclasses define `dim`, `rows`, `values` and `at`, and `channels` where there are any."""
 
     dim: eqx.AbstractVar[int]
     """d, the number of coordinates of a particle."""

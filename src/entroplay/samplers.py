@@ -127,7 +127,8 @@ class ULA(Sampler):
 
 def step_noise(key: PRNGKeyArray, steps: int, particles: Particles) -> Callable[[Array], Particles]:
     """Standard normal noise for each step: drawn for all steps at once while that is small, which halves its cost, else
-    when it is needed. The numbers are the same either way."""
+    when it is needed. The numbers are the same either way.
+    """
 
     def draw(s: Array) -> Particles:
         return jax.random.normal(jax.random.fold_in(key, s), particles.shape, particles.dtype)
