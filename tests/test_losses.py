@@ -73,6 +73,23 @@ def test_curvature_is_the_derivative_of_slope(case):
         np.testing.assert_allclose(c, np.swapaxes(c, 1, 2), atol=1e-12)
 
 
+def test_the_roots_square_is_the_curvature(case):
+    loss, moments = case
+    c, root = (np.asarray(f(moments(1))) for f in (loss.curvature, loss.curvature_root))
+    square = root**2 if root.ndim == 1 else root @ np.swapaxes(root, 1, 2)
+    np.testing.assert_allclose(square, c, rtol=1e-9, atol=1e-12)
+
+
+def test_retraction_is_a_step_that_stays_in_the_domain(case):
+    loss, moments = case
+    z = moments(1)
+    direction = jnp.asarray(np.random.default_rng(2).normal(size=z.shape))
+    assert np.asarray(loss.domain(loss.retract(z, 100 * direction))).all()
+    h = 1e-5
+    slope = (loss.retract(z, h * direction) - loss.retract(z, -h * direction)) / (2 * h)
+    np.testing.assert_allclose(slope, direction, rtol=1e-3, atol=1e-6)
+
+
 def test_fenchel_young_equality_at_the_slope(case):
     loss, moments = case
     z = moments(3)

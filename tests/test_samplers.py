@@ -10,7 +10,7 @@ from scipy import stats
 
 import entroplay as ep
 from entroplay.gibbs import Gibbs
-from entroplay.samplers import OPTIMAL_ACCEPTANCE, log_acceptance
+from entroplay.moves import OPTIMAL_ACCEPTANCE, Walkers, log_acceptance
 
 
 def gibbs_of(problem, moments):
@@ -35,8 +35,8 @@ def test_mala_satisfies_detailed_balance():
         x, y = (jnp.asarray(rng.normal(size=(50, 2))) for _ in range(2))
         eta = jnp.asarray(3.0)
         (ux, gx), (uy, gy) = gibbs.energy_and_gradient(x), gibbs.energy_and_gradient(y)
-        there = log_acceptance(x, ux, gx, y, uy, gy, eta, problem.temperature)
-        back = log_acceptance(y, uy, gy, x, ux, gx, eta, problem.temperature)
+        there = log_acceptance(Walkers(x, ux, gx), Walkers(y, uy, gy), eta, problem.temperature)
+        back = log_acceptance(Walkers(y, uy, gy), Walkers(x, ux, gx), eta, problem.temperature)
         deviation = np.sqrt(2 * eta * problem.temperature)
         q_there = stats.norm.logpdf(y, x - eta * gx, deviation).sum(axis=1)
         q_back = stats.norm.logpdf(x, y - eta * gy, deviation).sum(axis=1)
@@ -154,6 +154,6 @@ def test_noise_drawn_ahead_is_the_noise_drawn_when_needed(monkeypatch):
     for sampler in (ep.ULA(steps=4), ep.MALA(steps=4, step_size=0.1)):
         ahead, _ = run(sampler, gibbs, start, 1)
         with monkeypatch.context() as patch:
-            patch.setattr("entroplay.samplers.NOISE_ELEMENTS", 0)
+            patch.setattr("entroplay.moves.NOISE_ELEMENTS", 0)
             needed, _ = run(sampler, gibbs, start, 1)
         np.testing.assert_allclose(ahead, needed, rtol=1e-5, atol=1e-6)

@@ -11,12 +11,15 @@ import pytest
 from problems import ALL, logistic, squared
 
 import entroplay as ep
+from entroplay.solvers import Start
 
 SOLVERS = {
     "EFP-MALA": lambda: ep.EFP(0.1, ep.MALA(steps=3)),
     "EFP-ULA": lambda: ep.EFP(0.1, ep.ULA(step_size=0.1, steps=3)),
     "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.ULA(step_size=0.1, steps=3)),
     "MFLD": lambda: ep.MFLD(0.1),
+    "EFP-auto": lambda: ep.EFP("auto", ep.MALA(steps=3)),
+    "NewtonEFP": lambda: ep.NewtonEFP(ep.MALA(steps=3, jumps=1)),
 }
 
 
@@ -29,7 +32,7 @@ def solver(request):
 def test_every_solver_runs_on_every_loss_and_the_state_keeps_its_types(solver, problem):
     problem = ALL[problem]()
     cloud = problem.prior(jax.random.key(0), 16)
-    state = solver.init(problem, cloud, problem.features.average(cloud), 5)
+    state = solver.init(problem, Start(cloud, problem.features.average(cloud), warm=False), 5)
     new, info = jax.eval_shape(lambda s: solver.step(problem, jax.random.key(1), s, jnp.asarray(0)), state)
     assert jax.tree.structure(new) == jax.tree.structure(state)
     same = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), new, state)
@@ -131,4 +134,5 @@ def test_counts_of_work():
         history = ep.solve(problem, make(), particles=8, iterations=5).history
         counts[name] = history["pulls"][-1], history["passes"][-1]
     # MALA: 3 steps and the gradient at the start, then one average. NaiveEFP averages all its 6 clouds besides.
-    assert counts == {"EFP-MALA": (20, 25), "EFP-ULA": (15, 20), "NaiveEFP": (15, 50), "MFLD": (5, 10)}
+    assert counts == {"EFP-MALA": (20, 25), "EFP-ULA": (15, 20), "NaiveEFP": (15, 50), "MFLD": (5, 10),
+                      "EFP-auto": (20, 25), "NewtonEFP": (25, 30)}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from .certificate.certify import Certificate, certify
 from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
 from .gibbs import Gibbs
 from .losses import CrossEntropy, FunctionLoss, Logistic, Loss, NegLog, Squared
@@ -9,7 +10,8 @@ from .problem import FiniteSum
 from .samplers import MALA, ULA, Sampler
 from .solution import Solution, Status
 from .solve import Report, solve
-from .solvers import EFP, MFLD, NaiveEFP, Solver
+from .solvers import EFP, MFLD, NaiveEFP, NewtonEFP, Solver
+from .storage import FileFormatError, load, save
 
 from . import grid, plot, teacher  # isort: skip
 
@@ -19,7 +21,8 @@ except PackageNotFoundError:  # the source tree, not installed
     __version__ = "0.0.0"
 
 __all__ = [
-    "EFP", "MALA", "MFLD", "ULA", "CrossEntropy", "FeatureMap", "FiniteSum", "FunctionFeatures", "FunctionLoss",
-    "GaussianKernel", "Gibbs", "Logistic", "Loss", "NaiveEFP", "NegLog", "Neurons", "Report", "Sampler", "Solution",
-    "Solver", "Squared", "Status", "grid", "plot", "solve", "teacher",
+    "EFP", "MALA", "MFLD", "ULA", "Certificate", "CrossEntropy", "FeatureMap", "FileFormatError", "FiniteSum", "FunctionFeatures",
+    "FunctionLoss",
+    "GaussianKernel", "Gibbs", "Logistic", "Loss", "NaiveEFP", "NegLog", "Neurons", "NewtonEFP", "Report", "Sampler", "Solution",
+    "Solver", "Squared", "Status", "certify", "grid", "load", "plot", "save", "solve", "teacher",
 ]  # fmt: skip

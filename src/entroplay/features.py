@@ -59,6 +59,11 @@ class FeatureMap(eqx.Module):
         return (self.rows.shape[0], *self.channels)
 
     @property
+    def keeps_values(self) -> bool:
+        """Whether a small cloud's values may be kept as a matrix; a map with faster operations of its own says no."""
+        return True
+
+    @property
     def dtype(self) -> jnp.dtype:
         """The precision in which the map works."""
         return self.rows.dtype
@@ -93,6 +98,17 @@ class FeatureMap(eqx.Module):
         if not self.channels:
             return origin + mean, unbiased * jnp.maximum(square[:, 0] - mean**2, 0)
         return origin + mean, unbiased * (square - mean[:, :, None] * mean[:, None, :])
+
+    def gram(self, particles: Particles, weights: Float[Array, "m"], origin: Moments) -> Float[Array, "nk nk"]:
+        """sum_r weights_r (h(theta_r) - origin)(h(theta_r) - origin)', over all rows and channels; for few rows only."""
+        width = int(np.prod(self.shape))
+        tile = max(1, min(particles.shape[0], TILE_ELEMENTS // width))
+
+        def product(p: Array, w: Array) -> Array:
+            deviation = (self.values(p, self.rows) - origin[None]).reshape(-1, width)
+            return (deviation * w[:, None]).T @ deviation
+
+        return _accumulate(product, (_split(particles, tile), _split(weights, tile, pad_with_zeros=True)))
 
     def potential(self, particles: Particles, vector: Moments) -> Float[Array, "m"]:
         """sum_i <v_i, h_i(theta_r)> for each particle."""

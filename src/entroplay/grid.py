@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .arguments import invalid, number_or_schedule, value_at, whole
@@ -152,7 +150,7 @@ def newton(quadrature: Quadrature, iterations: int = 200) -> np.ndarray:
         jacobian = _jacobian(quadrature, density, moments)
         direction = np.linalg.solve(np.eye(len(jacobian)) + jacobian, residual.ravel()).reshape(moments.shape)
         for halving in range(60):
-            candidate = _inside_domain(quadrature.problem, moments, 0.5**halving * direction)
+            candidate = quadrature.retract(moments, 0.5**halving * direction)
             new_value = quadrature.dual_at(candidate)
             if new_value >= value - 1e-14 * (1 + abs(value)):
                 break
@@ -171,14 +169,6 @@ def _jacobian(quadrature: Quadrature, density: np.ndarray, moments: np.ndarray) 
     n, k = moments.shape
     product = np.einsum("xnk,nkl->xnl", covariance.reshape(n * k, n, k), curvature)
     return product.reshape(n * k, n * k) / quadrature.problem.temperature
-
-
-def _inside_domain(problem: FiniteSum, moments: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """moments + step; where that leaves the loss's domain, a step of the same first order that stays positive."""
-    with jax.enable_x64(True):
-        if bool(problem.loss.domain(jnp.asarray(moments + step)).all()):
-            return moments + step
-    return np.where(step >= 0, moments + step, moments**2 / (moments - step))
 
 
 def _stability_limit(quadrature: Quadrature, density: np.ndarray, moments: np.ndarray) -> float:

@@ -6,6 +6,7 @@ A loss acts on `moments` of shape (n,) or (n, k), row by row, and knows
 * `slope(z)`: loss_i'(z_i), shaped like `z`: the dual vector that belongs to the moments `z`;
 * `curvature(z)`: loss_i''(z_i), shape (n,), or (n, k, k) for moments of shape (n, k);
 * `conjugate(g)`: sup_z <g_i, z> - loss_i(z), shape (n,), infinite outside `dual_domain`;
+* `curvature_root(z)`: R with R R' = curvature, and `retract(z, step)`: z + step, kept inside the domain;
 * `bregman(p, z)`: loss_i(p_i) - loss_i(z_i) - <slope(z)_i, p_i - z_i>, shape (n,), free of cancellation;
 * `domain(z)` and `dual_domain(g)`: where value and conjugate are finite.
 
@@ -80,6 +81,18 @@ class Loss(eqx.Module):
         """loss_i(p_i) - loss_i(z_i) - <loss_i'(z_i), p_i - z_i> >= 0, for p = `moments` and z = `anchor`."""
         change = self.value(moments) - self.value(anchor)
         return jnp.maximum(change - row_dot(self.slope(anchor), moments - anchor), 0)
+
+    def curvature_root(self, moments: Moments) -> Float[Array, "n *kk"]:
+        """R with R R' = curvature, row by row: (n,), or (n, k, k)."""
+        curvature = self.curvature(moments)
+        if moments.ndim == 1:
+            return jnp.sqrt(jnp.maximum(curvature, 0))
+        values, vectors = jnp.linalg.eigh(curvature)
+        return vectors * jnp.sqrt(jnp.maximum(values, 0))[:, None, :]
+
+    def retract(self, moments: Moments, step: Moments) -> Moments:
+        """moments + step, or something equal to it to first order that stays in the domain."""
+        return moments + step
 
     def domain(self, moments: Moments) -> Bool[Array, "n"]:
         """Rows at which `value` is finite."""
@@ -257,6 +270,11 @@ class CrossEntropy(Loss):
         p = jax.nn.softmax(moments, axis=1)
         return jax.vmap(jnp.diag)(p) - p[:, :, None] * p[:, None, :]
 
+    def curvature_root(self, moments: Float[Array, "n k"]) -> Float[Array, "n k k"]:
+        root = jnp.sqrt(jax.nn.softmax(moments, axis=1))
+        identity = jnp.eye(self.classes, dtype=moments.dtype)[None]
+        return root[:, :, None] * (identity - root[:, :, None] * root[:, None, :])
+
     def conjugate(self, dual: Float[Array, "n k"]) -> Rows:
         p = jnp.maximum(dual + self._one_hot(dual.dtype), 0)
         return jnp.where(self.dual_domain(dual), jnp.sum(xlogy(p, p), axis=1), jnp.inf)
@@ -296,6 +314,11 @@ class NegLog(Loss):
         relative = (moments - anchor) / anchor
         near = jnp.log1p(jnp.maximum(relative, -0.5))
         return jnp.maximum(relative - jnp.where(relative > -0.5, near, jnp.log(moments / anchor)), 0)
+
+    def retract(self, moments: Rows, step: Rows) -> Rows:
+        # H^2 / (H - D) = H + D + O(D^2) is positive however long a step down may be.
+        down = jnp.minimum(step, 0)
+        return jnp.where(step >= 0, moments + step, moments**2 / (moments - down))
 
     def domain(self, moments: Rows) -> Bool[Array, "n"]:
         return moments > 0

@@ -107,6 +107,11 @@ class Quadrature:
         with jax.enable_x64(True):
             return np.asarray(self.problem.slope(jnp.asarray(moments)))
 
+    def retract(self, moments: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """moments + step, kept inside the loss's domain."""
+        with jax.enable_x64(True):
+            return np.asarray(self.problem.loss.retract(jnp.asarray(moments), jnp.asarray(step)))
+
     def weighted_curvature(self, moments: np.ndarray) -> np.ndarray:
         """W loss''(H): (n,), or (n, k, k)."""
         with jax.enable_x64(True):

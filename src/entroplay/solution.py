@@ -60,6 +60,7 @@ class Solution(eqx.Module):
         history: dictionary of arrays with one entry per iteration: "iteration", "gap", "loss_moments",
             "loss_particles", "acceptance", "step_size", "pulls" and "passes" (cumulative), "seconds".
         status: why the run stopped, with a sentence.
+        path: (k, n) or (k, n, c), a few dual vectors along which the run's Gibbs measures moved, for `certify`.
         seed: the seed of all randomness in the run.
     """
 
@@ -71,6 +72,7 @@ class Solution(eqx.Module):
     weights: Float[Array, "m"]
     history: History
     status: Status
+    path: Float[Array, "path n *k"]
     seed: int
 
     def predict(self, X: object) -> Array:

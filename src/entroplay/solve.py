@@ -7,9 +7,10 @@ leaves the device. A chunk's length is an argument of the compiled function, so 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import equinox as eqx
@@ -19,10 +20,16 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .arguments import flag, invalid, positive, whole
+from .calibration import calibrated_weights
+from .certificate.certify import Certificate, certify_dual, full_path
 from .features import Moments, Particles, mean_features, traced
+from .fingerprint import fingerprint
 from .problem import FiniteSum
+from .progress import progress_bar
+from .recorder import Path, empty_history, empty_path, extend, record
 from .solution import History, Reason, Solution, Status
-from .solvers import EFP, Info, Solver
+from .solvers import NewtonEFP, Solver, Start
+from .storage import read_checkpoint, write_checkpoint
 
 CHUNK = 256
 """Iterations in one chunk at the most: the length of the history buffers inside JAX."""
@@ -60,20 +67,26 @@ def solve(
     tolerance: float | None = None,
     callback: Callable[[Report], Any] | None = None,
     progress: bool = False,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_seconds: float = 30.0,
     start: Solution | None = None,
 ) -> Solution:
     """Minimise a `FiniteSum` over probability measures.
 
     Args:
         problem: what to minimise.
-        solver: the method; default `EFP()`.
+        solver: the method; default `NewtonEFP()`.
         particles: m, the size of the cloud.
         iterations: the number of outer iterations, T.
         seed: all randomness comes from it; the same seed gives the same numbers.
-        tolerance: stop once the gap, averaged over ten iterations, is below this by two standard errors. It is the
-            run's own estimate, which can be trusted when the chains have mixed.
+        tolerance: stop once a certificate (see `certify`) bounds the distance to the optimum by this. A certificate is
+            drawn up when the run's own estimate of the gap is below the tolerance, and again after half as many more
+            iterations where it did not pass.
         callback: called after every iteration with a `Report`; a true return value stops the run.
         progress: show a progress bar (needs tqdm; without it, a line now and then).
+        checkpoint: a file in which the run is saved every `checkpoint_seconds` and at its end, and from which it goes on if
+            the file exists; the numbers are those of an uninterrupted run. A file of another run is refused.
+        checkpoint_seconds: see `checkpoint`.
         start: an earlier `Solution` to go on from: its particles, and its moments where the data are the same.
 
     Returns:
@@ -86,26 +99,30 @@ def solve(
     <Reason.ITERATIONS: 'iterations'>
     """
     _check_arguments(problem, solver, seed, callback, start)
-    solver = EFP() if solver is None else solver
+    solver = NewtonEFP() if solver is None else solver
     m, iterations = whole("solve", "particles", particles), whole("solve", "iterations", iterations)
     tolerance = None if tolerance is None else positive("solve", "tolerance", tolerance)
-    bar = _progress_bar(flag("solve", "progress", progress), iterations)
+    bar = progress_bar(flag("solve", "progress", progress), iterations)
     with jax.enable_x64(problem.dtype == jnp.float64), bar as advance_bar:
         solver.check(problem, iterations)
         prior_key, run_key = jax.random.split(jax.random.key(seed))
-        cloud, moments = _first_cloud(problem, prior_key, m, start)
-        run = _Run(problem, solver, run_key, cloud, moments, iterations)
+        run = _Run(problem, solver, run_key, _first_cloud(problem, prior_key, m, start), iterations)
+        if checkpoint is not None:
+            every = positive("solve", "checkpoint_seconds", checkpoint_seconds)
+            run.keep_checkpoints(checkpoint, every, fingerprint(problem, solver, m, seed))
         status = run.drive(tolerance, callback, advance_bar)
-        state, history = run.latest
+        run.save_checkpoint(now=True)
+        state, path, history = run.latest
         return Solution(
             problem=problem,
             solver=solver,
             particles=state.particles,
             moments=state.moments,
             dual=solver.dual(problem, state),
-            weights=jnp.full(m, 1 / m, problem.dtype),
+            weights=calibrated_weights(problem, state.particles, state.moments),
             history=history,
             status=status,
+            path=path.vectors[: int(path.length)],
             seed=seed,
         )
 
@@ -123,17 +140,30 @@ def _check_arguments(problem: object, solver: object, seed: object, callback: ob
         raise invalid("solve", "start", "a Solution", start)
 
 
-def _first_cloud(problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution | None) -> tuple[Particles, Moments]:
+def _first_cloud(problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution | None) -> Start:
     """Draws of the prior, or the cloud to start from, with moments that belong to this problem's data."""
     if start is None:
         cloud = problem.prior(key, m)
-        return cloud, mean_features(problem.features, cloud)
+        return Start(cloud, mean_features(problem.features, cloud), warm=False)
     if start.particles.shape != (m, problem.dim):
         raise invalid("solve", "start", f"a Solution with particles of shape {(m, problem.dim)}", start.particles.shape)
     cloud = start.particles.astype(problem.dtype)
     if bool(eqx.tree_equal(start.problem.features, problem.features)):
-        return cloud, start.moments
-    return cloud, mean_features(problem.features, cloud)
+        return Start(cloud, start.moments, warm=True)
+    return Start(cloud, mean_features(problem.features, cloud), warm=True)
+
+
+@dataclass
+class _Checkpoints:
+    """Where a run is saved, how often, and as what."""
+
+    path: str | PathLike[str]
+    seconds: float
+    identity: str
+    saved: float = field(default_factory=time.perf_counter)
+
+    def due(self) -> bool:
+        return time.perf_counter() - self.saved >= self.seconds
 
 
 class _Run:
@@ -141,19 +171,52 @@ class _Run:
     so that an interruption at any moment finds a consistent pair.
     """
 
-    def __init__(self, problem: FiniteSum, solver: Solver, key: PRNGKeyArray, cloud: Particles, moments: Moments, iterations: int):
+    def __init__(self, problem: FiniteSum, solver: Solver, key: PRNGKeyArray, start: Start, iterations: int):
         self.problem, self.solver = traced((problem, solver))
+        self.given_problem, self.next_certificate = problem, 0
+        self.checkpoint: _Checkpoints | None = None
         self.key = key
         self.iterations = iterations
         self.remedy = solver.remedy
-        state = solver.init(problem, cloud, moments, iterations)
+        state = solver.init(problem, start, iterations)
         first_loss = float(problem.empirical_loss(state.moments))
         self.ceiling = jnp.asarray(RUNAWAY * (abs(first_loss) + problem.temperature), problem.dtype)
-        self.latest: tuple[Any, History] = (state, _empty_history())
+        self.latest: tuple[Any, Path, History] = (state, empty_path(problem), empty_history(problem, solver, state))
+
+    def keep_checkpoints(self, path: str | PathLike[str], seconds: float, identity: str) -> None:
+        """Go on from the checkpoint if there is one, and save the run there from now on."""
+        self.checkpoint = _Checkpoints(path, seconds, identity)
+        found = read_checkpoint(path)
+        if found is None:
+            return
+        state, recorded, history = self.latest
+        leaves, structure = jax.tree.flatten((state, recorded))
+        if found.fingerprint != identity or [x.shape for x in found.leaves] != [x.shape for x in leaves]:
+            raise ValueError(
+                f"The checkpoint {path} belongs to another run: the problem, the solver, the number of particles or the seed "
+                "differ. Give another path, or delete the file."
+            )
+        state, recorded = jax.tree.unflatten(structure, [jnp.asarray(x) for x in found.leaves])
+        kept = {name: found.history[name].astype(values.dtype) for name, values in history.items()}
+        self.latest = state, recorded, kept
+
+    def save_checkpoint(self, *, now: bool = False) -> None:
+        """Write the checkpoint when it is due. A full disk is no reason to lose the run: it warns and goes on."""
+        if self.checkpoint is None or not (now or self.checkpoint.due()):
+            return
+        state, recorded, history = self.latest
+        leaves = jax.tree.leaves((state, recorded))
+        try:
+            write_checkpoint(
+                self.checkpoint.path, fingerprint=self.checkpoint.identity, iteration=self.done, leaves=leaves, history=history
+            )
+        except OSError as error:
+            warnings.warn(f"The checkpoint {self.checkpoint.path} could not be written: {error}. The run goes on.", stacklevel=4)
+        self.checkpoint.saved = time.perf_counter()
 
     @property
     def done(self) -> int:
-        return len(self.latest[1]["iteration"])
+        return len(self.latest[2]["iteration"])
 
     def drive(self, tolerance: float | None, callback: Callable[[Report], Any] | None, advance_bar: Callable[..., None]) -> Status:
         """Chunk after chunk, until there is a reason to stop."""
@@ -170,38 +233,60 @@ class _Run:
                 finite = self._advance(length)
                 elapsed = time.perf_counter() - before
                 count = int(np.clip(CHUNK_SECONDS * length / max(elapsed, 1e-9), 1, CHUNK))
-                history = self.latest[1]
+                history = self.latest[2]
                 if not finite:
                     return self._diverged()
+                self.save_checkpoint()
                 advance_bar(length, history)
                 if callback is not None and callback(self._report()):
                     return Status(Reason.CALLBACK, f"the callback asked to stop after iteration {self.done}.")
-                if tolerance is not None and self.done % WINDOW == 0 and _below(history["gap"][-WINDOW:], tolerance):
-                    return Status(Reason.CONVERGED, f"the estimated gap fell below {tolerance:g} after {self.done} iterations.")
+                if tolerance is not None and self._worth_certifying(tolerance):
+                    certificate = self._certify()
+                    if certificate.mixed and certificate.bound <= tolerance:
+                        sentence = f"certified to be at most {certificate.bound:.3g} above the optimum"
+                        return Status(Reason.CONVERGED, f"{sentence} after {self.done} iterations.")
         except KeyboardInterrupt:
             return Status(Reason.INTERRUPTED, f"interrupted after {self.done} of {self.iterations} iterations; go on with start=.")
         return Status(Reason.ITERATIONS, f"all {self.iterations} iterations done.")
 
+    def _worth_certifying(self, tolerance: float) -> bool:
+        """Whether the run believes to be there, at iterations that do not depend on the clock."""
+        if self.done % WINDOW or self.done < self.next_certificate:
+            return False
+        recent = self.latest[2]["gap"][-WINDOW:]
+        if not np.isnan(recent).all() and not np.nanmean(recent) <= tolerance:
+            return False
+        self.next_certificate = self.done + self.done // 2
+        return True
+
+    def _certify(self) -> Certificate:
+        """An independent judgement of the present dual."""
+        state, path, _ = self.latest
+        dual = self.solver.dual(self.problem, state)
+        vectors = full_path(path.vectors[: int(path.length)], dual)
+        problem = self.given_problem
+        return certify_dual(problem, dual, state.moments, vectors, state.particles, seed=self.done, size=500, budget=200)
+
     def _advance(self, length: int) -> bool:
         """Run `length` iterations; False if the last of them left the finite range (its state is not kept)."""
-        state, history = self.latest
+        state, path, history = self.latest
         before = time.perf_counter()
         first = jnp.asarray(self.done, jnp.int32)
-        state, infos, completed, finite = _advance_chunk(
-            self.problem, self.solver, self.key, state, first, jnp.asarray(length, jnp.int32), self.ceiling
+        state, path, infos, completed, finite = _advance_chunk(
+            self.problem, self.solver, self.key, state, path, first, jnp.asarray(length, jnp.int32), self.ceiling
         )
         kept = int(completed)
         elapsed = time.perf_counter() - before
         if length:
-            self.latest = state, _extend(history, infos, kept, elapsed)
+            self.latest = state, path, extend(history, infos, kept, elapsed)
         return bool(finite)
 
     def _report(self) -> Report:
-        state, history = self.latest
+        state, _, history = self.latest
         return Report(self.done, {k: float(v[-1]) for k, v in history.items()}, state.particles, state.moments)
 
     def _diverged(self) -> Status:
-        problem, (state, _) = self.problem, self.latest
+        problem, (state, _, _) = self.problem, self.latest
         where = f"iteration {self.done + 1} left the finite range, or its loss grew {RUNAWAY:g}-fold"
         if not bool(jnp.all(problem.loss.domain(state.moments) & jnp.isfinite(problem.loss.value(state.moments)))):
             return Status(
@@ -214,90 +299,33 @@ class _Run:
 
 @eqx.filter_jit
 def _advance_chunk(
-    problem: FiniteSum, solver: Solver, key: PRNGKeyArray, state: Any, first: Array, length: Array, ceiling: Array
-) -> tuple[Any, Info, Array, Array]:
+    problem: FiniteSum, solver: Solver, key: PRNGKeyArray, state: Any, path: Path, first: Array, length: Array, ceiling: Array
+) -> tuple[Any, Path, Any, Array, Array]:
     """At most `length` iterations from `first` on; stops before the first state that is not finite."""
 
-    def iterate(state: Any, i: Array) -> tuple[Any, Info]:
+    def iterate(state: Any, i: Array) -> tuple[Any, Any]:
         return solver.step(problem, jax.random.fold_in(key, first + i), state, first + i)
 
     row = jax.eval_shape(iterate, state, first)[1]
     buffers = jax.tree.map(lambda leaf: jnp.zeros((CHUNK, *leaf.shape), leaf.dtype), row)
 
     def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        i, state, buffers, _ = carry
+        i, state, path, buffers, _ = carry
         new, info = iterate(state, i)
         fine = _all_finite(new) & jnp.isfinite(info.loss_moments) & (info.loss_moments <= ceiling)
         state = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, state)
         buffers = jax.tree.map(lambda buffer, value: buffer.at[i].set(value), buffers, info)
-        return i + fine.astype(i.dtype), state, buffers, fine
+        path = record(path, solver.target(problem, state))
+        return i + fine.astype(i.dtype), state, path, buffers, fine
 
     def going(carry: tuple[Any, ...]) -> Array:
-        return (carry[0] < length) & carry[3]
+        return (carry[0] < length) & carry[4]
 
-    start = (jnp.zeros_like(first), state, buffers, jnp.asarray(True))
-    completed, state, buffers, fine = jax.lax.while_loop(going, body, start)
-    return state, buffers, completed, fine
+    start = (jnp.zeros_like(first), state, path, buffers, jnp.asarray(True))
+    completed, state, path, buffers, fine = jax.lax.while_loop(going, body, start)
+    return state, path, buffers, completed, fine
 
 
 def _all_finite(tree: Any) -> Array:
     leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
-
-
-def _empty_history() -> History:
-    names = ("iteration", *Info._fields, "seconds")
-    return {name: np.zeros(0, np.int64 if name in ("iteration", "pulls", "passes") else np.float64) for name in names}
-
-
-def _extend(history: History, infos: Info, kept: int, elapsed: float) -> History:
-    """The history with `kept` more rows; a chunk's time is spread evenly over its iterations."""
-    rows = {name: np.asarray(values)[:kept] for name, values in infos._asdict().items()}
-    done = len(history["iteration"])
-    rows["iteration"] = np.arange(done + 1, done + kept + 1)
-    for name in ("pulls", "passes"):
-        rows[name] = _last(history[name]) + np.cumsum(rows[name])
-    rows["seconds"] = _last(history["seconds"]) + elapsed * np.arange(1, kept + 1) / max(kept, 1)
-    return {name: np.concatenate([history[name], rows[name].astype(history[name].dtype)]) for name in history}
-
-
-def _last(values: np.ndarray) -> float:
-    return float(values[-1]) if len(values) else 0.0
-
-
-def _below(gaps: np.ndarray, tolerance: float) -> bool:
-    error = gaps.std(ddof=1) / np.sqrt(len(gaps))
-    return bool(gaps.mean() + 2 * error <= tolerance)
-
-
-@contextmanager
-def _progress_bar(wanted: bool, iterations: int) -> Iterator[Callable[[int, History], None]]:
-    """tqdm where it is installed, a printed line every few seconds where it is not, nothing unless asked."""
-    if not wanted:
-        yield lambda length, history: None
-        return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        last = [time.perf_counter()]
-
-        def line(length: int, history: History) -> None:
-            if time.perf_counter() - last[0] > 5 or len(history["iteration"]) == iterations:
-                last[0] = time.perf_counter()
-                print(f"iteration {len(history['iteration'])} of {iterations}, {_postfix(history)}", flush=True)
-
-        yield line
-        return
-    with tqdm(total=iterations, unit="it") as bar:
-
-        def advance(length: int, history: History) -> None:
-            bar.set_postfix_str(_postfix(history), refresh=False)
-            bar.update(length)
-
-        yield advance
-
-
-def _postfix(history: History) -> str:
-    gap = history["gap"][-1]
-    loss = f"loss {history['loss_particles'][-1]:.4g}"
-    return loss if np.isnan(gap) else f"{loss}, gap {gap:.2g}"

@@ -3,6 +3,7 @@
 from .efp import EFP
 from .mfld import MFLD
 from .naive_efp import NaiveEFP
-from .solver import Info, Solver
+from .newton_efp import NewtonEFP
+from .solver import Info, Solver, Start
 
-__all__ = ["EFP", "MFLD", "Info", "NaiveEFP", "Solver"]
+__all__ = ["EFP", "MFLD", "Info", "NaiveEFP", "NewtonEFP", "Solver", "Start"]

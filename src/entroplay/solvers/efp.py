@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from ..arguments import Schedule, check_schedule, number_or_schedule, value_at
 from ..features import Moments, Particles
 from ..problem import FiniteSum
 from ..samplers import Sampler, sampler_or_default
-from .solver import Info, Solver, play_gibbs, scalar
+from .solver import Info, Solver, Start, play_gibbs, scalar
 
 
 class EFPState(eqx.Module):
@@ -31,23 +32,30 @@ class EFP(Solver):
     temperature the critical rate falls below the paper's 0.01.
 
     Args:
-        rate: eta * gamma in the paper, in (0, 1], or a schedule of the iteration.
+        rate: eta * gamma in the paper, in (0, 1], or a schedule of the iteration. "auto" takes min(1/(1 + tr J), 2/(t + 2)),
+            with tr J >= eig J estimated from the cloud: always below the stability limit, and falling, so that noise
+            averages out.
         sampler: what draws from q_g; default `MALA()`. The paper uses `ULA(step_size=0.01, steps=10)`.
     """
 
-    rate: float | Schedule
+    rate: float | Schedule | str
     sampler: Sampler
 
-    def __init__(self, rate: float | Schedule = 0.01, sampler: Sampler | None = None):
-        self.rate = number_or_schedule("EFP", "rate", rate, at_most=1.0)
+    def __init__(self, rate: float | Schedule | str = "auto", sampler: Sampler | None = None):
+        automatic = isinstance(rate, str) and rate == "auto"
+        self.rate = "auto" if automatic else number_or_schedule("EFP", "rate", rate, at_most=1.0)
         self.sampler = sampler_or_default("EFP", sampler)
 
-    def init(self, problem: FiniteSum, particles: Particles, moments: Moments, iterations: int) -> EFPState:
-        return EFPState(particles, moments, self.sampler.init(problem))
+    def init(self, problem: FiniteSum, start: Start, iterations: int) -> EFPState:
+        return EFPState(start.particles, start.moments, self.sampler.init(problem))
 
     def step(self, problem: FiniteSum, key: PRNGKeyArray, state: EFPState, iteration: Array) -> tuple[EFPState, Info]:
         play = play_gibbs(problem, self.sampler, key, state, iteration)
-        rate = scalar(value_at(self.rate, iteration), problem)
+        if isinstance(self.rate, str):
+            largest = 1 / (1 + play.trace)
+            rate = jnp.minimum(largest, 2 / (iteration.astype(largest.dtype) + 2))
+        else:
+            rate = scalar(value_at(self.rate, iteration), problem)
         moments = (1 - rate) * state.moments + rate * play.mean
         return EFPState(play.particles, moments, play.sampler), play.info
 
@@ -56,5 +64,6 @@ class EFP(Solver):
         return self.sampler.remedy
 
     def check(self, problem: FiniteSum, iterations: int) -> None:
-        check_schedule("EFP", "rate", self.rate, iterations, at_most=1.0)
+        if not isinstance(self.rate, str):
+            check_schedule("EFP", "rate", self.rate, iterations, at_most=1.0)
         self.sampler.check(iterations)

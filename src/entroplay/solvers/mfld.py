@@ -10,9 +10,9 @@ from jaxtyping import Array, PRNGKeyArray
 from ..arguments import Schedule, check_schedule, number_or_schedule, value_at
 from ..features import Moments, Particles
 from ..gibbs import Gibbs
+from ..moves import langevin
 from ..problem import FiniteSum
-from ..samplers import langevin
-from .solver import Info, Solver, scalar
+from .solver import Info, Solver, Start, scalar
 
 
 class MFLDState(eqx.Module):
@@ -39,8 +39,8 @@ class MFLD(Solver):
     def __init__(self, step_size: float | Schedule = 0.01):
         self.step_size = number_or_schedule("MFLD", "step_size", step_size)
 
-    def init(self, problem: FiniteSum, particles: Particles, moments: Moments, iterations: int) -> MFLDState:
-        return MFLDState(particles, problem.features.average(particles))
+    def init(self, problem: FiniteSum, start: Start, iterations: int) -> MFLDState:
+        return MFLDState(start.particles, problem.features.average(start.particles))
 
     def step(self, problem: FiniteSum, key: PRNGKeyArray, state: MFLDState, iteration: Array) -> tuple[MFLDState, Info]:
         eta = scalar(value_at(self.step_size, iteration), problem)

@@ -12,7 +12,7 @@ from ..arguments import Schedule, check_schedule, number_or_schedule, value_at
 from ..features import Moments, Particles
 from ..problem import FiniteSum
 from ..samplers import Sampler, sampler_or_default
-from .solver import Info, Solver, play_gibbs, scalar
+from .solver import Info, Solver, Start, play_gibbs, scalar
 
 
 class NaiveEFPState(eqx.Module):
@@ -43,10 +43,11 @@ class NaiveEFP(Solver):
         self.rate = number_or_schedule("NaiveEFP", "rate", rate, at_most=1.0)
         self.sampler = sampler_or_default("NaiveEFP", sampler)
 
-    def init(self, problem: FiniteSum, particles: Particles, moments: Moments, iterations: int) -> NaiveEFPState:
-        clouds = jnp.zeros((iterations + 1, *particles.shape), particles.dtype).at[0].set(particles)
-        masses = jnp.zeros(iterations + 1, particles.dtype).at[0].set(1)
-        return NaiveEFPState(particles, problem.features.average(particles), self.sampler.init(problem), clouds, masses)
+    def init(self, problem: FiniteSum, start: Start, iterations: int) -> NaiveEFPState:
+        cloud = start.particles
+        clouds = jnp.zeros((iterations + 1, *cloud.shape), cloud.dtype).at[0].set(cloud)
+        masses = jnp.zeros(iterations + 1, cloud.dtype).at[0].set(1)
+        return NaiveEFPState(cloud, problem.features.average(cloud), self.sampler.init(problem), clouds, masses)
 
     def step(self, problem: FiniteSum, key: PRNGKeyArray, state: NaiveEFPState, iteration: Array) -> tuple[NaiveEFPState, Info]:
         stored, m, d = state.clouds.shape

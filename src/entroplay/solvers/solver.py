@@ -25,6 +25,16 @@ class State(Protocol):
     def moments(self) -> Moments: ...
 
 
+class Start(NamedTuple):
+    """Where a run begins: a cloud, and the moments to begin with."""
+
+    particles: Particles
+    moments: Moments
+    """The cloud's own, unless the start is warm and the data are the same."""
+    warm: bool
+    """False: the cloud is the prior's. True: it comes from an earlier solution."""
+
+
 class Info(NamedTuple):
     """The diagnostics of one iteration: a row of the history."""
 
@@ -46,12 +56,15 @@ class Solver(eqx.Module):
     """A method for `FiniteSum` problems."""
 
     @abstractmethod
-    def init(self, problem: FiniteSum, particles: Particles, moments: Moments, iterations: int) -> Any:
-        """The first state, from a cloud and the moments to begin with (the cloud's own unless warm-started)."""
+    def init(self, problem: FiniteSum, start: Start, iterations: int) -> Any:
+        """The first state."""
 
     @abstractmethod
-    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: Any, iteration: Array) -> tuple[Any, Info]:
-        """One outer iteration. The key belongs to this iteration alone."""
+    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: Any, iteration: Array) -> tuple[Any, Any]:
+        """One outer iteration: the new state and a row of the history, an `Info` or a tuple with its fields and more.
+
+        The key belongs to this iteration alone.
+        """
 
     @property
     @abstractmethod
@@ -61,6 +74,10 @@ class Solver(eqx.Module):
     def dual(self, problem: FiniteSum, state: Any) -> Moments:
         """The dual vector that the state stands for."""
         return problem.slope(state.moments)
+
+    def target(self, problem: FiniteSum, state: Any) -> Moments:
+        """The dual vector whose Gibbs measure the particles of this state follow."""
+        return self.dual(problem, state)
 
     def check(self, problem: FiniteSum, iterations: int) -> None:
         """Refuse what the method cannot do, before any work is done."""
@@ -77,6 +94,8 @@ class Play(NamedTuple):
     particles: Particles
     sampler: Any
     mean: Moments
+    trace: Float[Array, ""]
+    """tr J, an upper bound of the largest eigenvalue of J = Cov_q(h) W loss'' / temperature."""
     info: Info
 
 
@@ -97,4 +116,5 @@ def play_gibbs(
         pulls=scalar(sampler.pulls, problem),
         passes=scalar(sampler.pulls + 1 + other_passes, problem),
     )
-    return Play(particles, carried, mean, info)
+    trace = 2 * sampling_bias(problem, state.moments, covariance, 1) / problem.temperature
+    return Play(particles, carried, mean, trace, info)

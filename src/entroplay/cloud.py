@@ -1,0 +1,103 @@
+"""A cloud as the data see it: averages, potentials and covariances of its features, kept in memory where that is small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .features import FeatureMap, Moments, Particles
+from .losses import row_dot
+from .problem import FiniteSum
+
+MATRIX_ELEMENTS = 2**22
+"""Up to this many features of a cloud are kept (16 MB in single precision), so that products evaluate nothing anew."""
+
+
+class SeenCloud(eqx.Module):
+    """The features of a cloud: one pass when they fit into memory, one pass per product when they do not."""
+
+    features: FeatureMap
+    particles: Particles
+    matrix: Float[Array, "m n *k"] | None
+
+    @staticmethod
+    def of(features: FeatureMap, particles: Particles) -> SeenCloud:
+        """Look at a cloud; evaluates its features at once if they are to be kept."""
+        size = particles.shape[0] * int(np.prod(features.shape))
+        keep = size <= MATRIX_ELEMENTS and features.keeps_values
+        return SeenCloud(features, particles, features.values(particles, features.rows) if keep else None)
+
+    @property
+    def passes_per_product(self) -> int:
+        """Passes over the features that an average or a potential costs: none if they are kept."""
+        return 0 if self.matrix is not None else 1
+
+    def average(self, weights: Float[Array, "m"]) -> Moments:
+        """sum_r weights_r h(theta_r)."""
+        if self.matrix is None:
+            return self.features.average(self.particles, weights)
+        return jnp.tensordot(weights, self.matrix, axes=1)
+
+    def potential(self, vector: Moments) -> Float[Array, "m"]:
+        """sum_i <v_i, h_i(theta_r)> for each particle."""
+        if self.matrix is None:
+            return self.features.potential(self.particles, vector)
+        return jnp.tensordot(self.matrix, vector, axes=vector.ndim)
+
+    def mean_and_covariance(self) -> tuple[Moments, Float[Array, "n *kk"]]:
+        """The mean of h and each row's sample covariance."""
+        if self.matrix is None:
+            return self.features.mean_and_covariance(self.particles)
+        m = self.particles.shape[0]
+        mean = jnp.mean(self.matrix, axis=0)
+        deviation = self.matrix - mean[None]
+        if mean.ndim == 1:
+            return mean, jnp.sum(deviation**2, axis=0) / max(m - 1, 1)
+        return mean, jnp.einsum("rnk,rnl->nkl", deviation, deviation) / max(m - 1, 1)
+
+    def covariance_matrix(self, members: Float[Array, "m"]) -> Float[Array, "nk nk"]:
+        """Cov(h) over the particles with membership one, over all rows and channels: two passes if nothing is kept."""
+        weights = members / jnp.sum(members)
+        mean = self.average(weights)
+        if self.matrix is None:
+            return self.features.gram(self.particles, weights, mean)
+        deviation = (self.matrix - mean[None]).reshape(self.particles.shape[0], -1)
+        return (deviation * weights[:, None]).T @ deviation
+
+
+def covariance_product(problem: FiniteSum, cloud: SeenCloud, vector: Moments, members: Float[Array, "m"]) -> Moments:
+    """CW(v) = Cov(h) W v over the particles with membership one (zero for the others)."""
+    b = cloud.potential(problem.weigh(vector))
+    count = jnp.sum(members)
+    centred = members * (b - jnp.sum(members * b) / count)
+    return cloud.average(centred / count)
+
+
+def conjugate_gradients(
+    operator: Callable[[Moments], Moments], right: Moments, weights: Float[Array, "n"], *, iterations: int, tolerance: float
+) -> tuple[Moments, Int[Array, ""]]:
+    """x with operator(x) = right, self-adjoint in sum_i weights_i <x_i, y_i>, and how many products it took."""
+
+    def dot(x: Moments, y: Moments) -> Array:
+        return weights @ row_dot(x, y)
+
+    def going(carry: tuple[Array, ...]) -> Array:
+        return (carry[0] < iterations) & (carry[4] > goal)
+
+    def body(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        count, x, r, p, rr = carry
+        image = operator(p)
+        alpha = rr / dot(p, image)
+        x, r = x + alpha * p, r - alpha * image
+        new = dot(r, r)
+        return count + 1, x, r, r + new / rr * p, new
+
+    goal = tolerance**2 * dot(right, right)
+    start = (jnp.zeros((), jnp.int32), jnp.zeros_like(right), right, right, dot(right, right))
+    count, x, _, _, _ = jax.lax.while_loop(going, body, start)
+    return x, count
