@@ -17,12 +17,24 @@ SMALL = ["demo", "--particles", "30", "--iterations", "12"]
 def test_the_demo_leaves_a_table_a_picture_and_a_summary(tmp_path, capsys):
     assert main([*SMALL, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    for word in ("method", "iterations", "pulls", "seconds", "loss", "gap", "EFP", "MFLD"):
+    for word in (
+        "method",
+        "iterations",
+        "pulls",
+        "seconds",
+        "loss",
+        "own gap",
+        "certified bound",
+        "Algorithm 2",
+        "MFLD",
+        "NewtonEFP",
+    ):
         assert word in out
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["status"] == "done"
-    row = summary["methods"]["EFP (paper: ULA)"]
+    row = summary["methods"]["Algorithm 2 (paper)"]
     assert (row["iterations"], row["pulls"], row["passes"]) == (12, 120, 132)
+    assert all(method["bound"] > 0 for method in summary["methods"].values())
     assert (tmp_path / "convergence.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -89,8 +89,8 @@ def jump(key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int) -> tup
     r"""Differential evolution (ter Braak 2006): theta_r + gamma (theta_a - theta_b), a and b from the other half of the
     island, accepted on the energy alone.
 
-    Every second particle takes gamma = 1, which carries from mode to mode; the others gamma = 2.38/sqrt(2 d), the best
-    local step, which knows the cloud's shape. First one half moves, then the other.
+    By the toss of a coin gamma = 1, which carries from mode to mode, or gamma = 2.38/sqrt(2 d), the best local step, which
+    knows the cloud's shape. First one half moves, then the other.
     """
     m = walkers.particles.shape[0] // islands
     half = m // 2
@@ -109,12 +109,13 @@ def _jump_slice(
     here = jax.tree.map(lambda x: x[:, movers].reshape(-1, *x.shape[2:]), by_island)
     pool = by_island.particles[:, donors]
     count, d = (movers.stop - movers.start), pool.shape[2]
-    a_key, b_key, accept_key = jax.random.split(key, 3)
+    a_key, b_key, gamma_key, accept_key = jax.random.split(key, 4)
     a = jax.random.randint(a_key, (islands, count), 0, pool.shape[1])
     b = jax.random.randint(b_key, (islands, count), 0, pool.shape[1] - 1)
     b = b + (b >= a).astype(b.dtype)  # never the same donor twice
     difference = jax.vmap(lambda p, i, j: p[i] - p[j])(pool, a, b).reshape(-1, d)
-    gamma = jnp.where(jnp.arange(islands * count) % 2 == 0, 1.0, 2.38 / (2 * d) ** 0.5).astype(difference.dtype)
+    far = jax.random.bernoulli(gamma_key, 0.5, (islands * count,))
+    gamma = jnp.where(far, 1.0, 2.38 / (2 * d) ** 0.5).astype(difference.dtype)
     proposal = here.particles + gamma[:, None] * difference
     there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
     moved, rate = _metropolis(accept_key, here, there, -(there.energy - here.energy) / gibbs.temperature)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .arguments import invalid
+from .certificate.certify import Certificate
 from .solution import Solution
 
 if TYPE_CHECKING:
@@ -48,6 +49,36 @@ def convergence(solutions: Solution | dict[str, Solution], *, against: str = "it
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize="small")
+    return figure
+
+
+def certified(
+    runs: dict[str, Solution], certificates: dict[str, list[tuple[int, Certificate]]], *, against: str = "pulls"
+) -> Figure:
+    """Certified bounds along several runs (left) and their losses (right), both axes logarithmic.
+
+    Args:
+        runs: labels and Solutions.
+        certificates: for each label, pairs of the position on the horizontal axis and the certificate drawn up there. A
+            hollow marker is a bound that the clouds did not verify; a faint line is what the run itself believed.
+        against: the horizontal axis: "pulls", "passes", "iteration" or "seconds".
+    """
+    plt = _pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for index, (label, solution) in enumerate(runs.items()):
+        colour, history = f"C{index}", solution.history
+        own = history["gap"]
+        left.plot(history[against], np.where(own > 0, own, np.nan), color=colour, lw=0.7, alpha=0.35)
+        points = certificates.get(label, [])
+        left.plot([x for x, _ in points], [c.bound for _, c in points], color=colour, lw=1.5, label=label)
+        for x, certificate in points:
+            left.plot(x, certificate.bound, "o", color=colour, mfc=colour if certificate.mixed else "white", ms=6)
+        right.plot(history[against], history["loss_moments"], color=colour, label=label)
+    left.set(xlabel=against, ylabel="certified distance to the optimum", xscale="log", yscale="log")
+    right.set(xlabel=against, ylabel="loss at the moments", xscale="log", yscale="log" if _positive_losses(runs) else "linear")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
     return figure
 
 

@@ -36,7 +36,7 @@ def record(path: Path, vector: Moments) -> Path:
     def replace(path: Path) -> Path:
         longer = jnp.concatenate([path.vectors, vector[None]])
         apart = jnp.sum(((longer[2:] - longer[:-2]) ** 2).reshape(PATH - 1, -1), axis=1)
-        gone = 1 + jnp.argmin(apart)
+        gone = 1 + jnp.argmin(apart).astype(jnp.int32)
         places = jnp.arange(PATH, dtype=jnp.int32)
         kept = places + (places >= gone).astype(jnp.int32)
         return Path(longer[kept], path.length)

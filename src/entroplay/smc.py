@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .features import Moments, Particles
+from .features import Moments
 from .gibbs import Gibbs
 from .moves import StepAdaptation, first_step, metropolis_moves
 from .problem import FiniteSum
@@ -85,15 +85,12 @@ def anneal(
     b, m, d = state.particles.shape
     change = problem.weigh(end - start)
 
-    def flat(x: Float[Array, "b m d"]) -> Particles:
-        return x.reshape(b * m, d)
-
     def going(carry: tuple[Array, Islands, Array]) -> Array:
         return (carry[0] < 1) & (carry[2] < stages)
 
     def stage(carry: tuple[Array, Islands, Array]) -> tuple[Array, Islands, Array]:
         s, state, count = carry
-        slope = problem.features.potential(flat(state.particles), change).reshape(b, m) / problem.temperature
+        slope = problem.features.potential(state.particles.reshape(b * m, d), change).reshape(b, m) / problem.temperature
         ds = largest_step(slope, 1 - s)
         # The last allowed stage goes all the way: worse weights are better than the wrong target.
         ds = jnp.where(count == stages - 1, 1 - s, ds)

@@ -44,7 +44,7 @@ class Certificate:
 
     Attributes:
         gap: L(q_g) - D(g), plug-in at the islands' moments; biased upwards by noise.
-        gap_error: its standard error, to first order.
+        gap_error: its standard error, to second order, so that it does not vanish at the optimum.
         gap_debiased: the gap less its noise bias.
         bound: gap + 2 gap_error: q_g is at most this far above the global optimum, if the clouds have mixed.
         mixed: whether the islands among themselves, and the run's own cloud moved on, agree within Monte-Carlo error.
@@ -197,9 +197,11 @@ def _judge(
     # gap_error^2 = u' V u with u = w (loss'(P) - g) and V = B/(B-1) sum_b v_b^2 (P_b - P)(P_b - P)'.
     u = problem.weigh(problem.slope(mean) - dual)
     along = jnp.stack([jnp.sum(u * d) for d in deviations])
-    gap_error = float(jnp.sqrt(b / (b - 1) * jnp.sum(v**2 * along**2)))
     curvature = problem.loss.curvature(mean)
     variance = b / (b - 1) * jnp.sum(v**2 * jnp.stack([_quadratic(problem, curvature, d) for d in deviations]))
+    # At the optimum u vanishes and what remains is the spread of the quadratic term, (1/2) z' loss'' z with z ~ N(0, V): its
+    # deviation is at most variance/sqrt(2), which it has when one direction dominates.
+    gap_error = float(jnp.sqrt(b / (b - 1) * jnp.sum(v**2 * along**2) + variance**2 / 2))
     gap_debiased = float(gap - variance / 2)
 
     independent = problem.weights @ row_dot(curvature, evidence.within) / (b * size)

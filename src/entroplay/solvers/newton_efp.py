@@ -88,8 +88,7 @@ class NewtonEFP(Solver):
         m, temperature, moments = state.particles.shape[0], problem.temperature, state.moments
         cloud = SeenCloud.of(problem.features, state.particles)
         mean, covariance = cloud.mean_and_covariance()
-        slope = problem.slope(moments)
-        potential = cloud.potential(problem.weigh(slope))
+        potential = cloud.potential(problem.weigh(problem.slope(moments)))
         plain = largest_step(potential / temperature, 1 - state.beta)
         beta = jnp.minimum(state.beta + state.reach * plain, 1)
 
@@ -97,7 +96,7 @@ class NewtonEFP(Solver):
         residual = mean - moments
         excess = problem.weights @ _square(problem, moments, residual) / floor
         averaged = _averaged(state, excess)
-        direction, solves = newton_direction(problem, cloud, moments, slope, state.beta, beta, crossed=averaged > 1)
+        direction, solves = _crossed_direction(problem, cloud, moments, state.beta, beta, averaged > 1)
         trusted = _trusted(problem, cloud, state, beta, direction, potential, 1 / averaged)
         moments, beta, log_weights, kept = trusted.moments, trusted.beta, trusted.log_weights, trusted.share
         ess = effective_sample_size(log_weights) / m
@@ -150,29 +149,33 @@ def _averaged(state: NewtonEFPState, excess: Array) -> Array:
 
 
 def newton_direction(
-    problem: FiniteSum, cloud: SeenCloud, moments: Moments, slope: Moments, beta: Array, new_beta: Array, *, crossed: Array
+    problem: FiniteSum, cloud: SeenCloud, moments: Moments, beta: Array, new_beta: Array, members: Array, others: Array
 ) -> tuple[Moments, Array]:
     """The solution D of (I + beta' J) D = (P - H) - ((beta' - beta)/temperature) CW(loss'(H)), and how many products it took.
 
-    Two half clouds: each gives C for the other's P, unless `crossed` is False; the mean of the two directions is used.
-    A covariance and a residual from the same particles are correlated, which biases D by O(1/m).
+    C is that of the particles weighted by `members`, P the mean over `others`.
     """
-    m = cloud.particles.shape[0]
-    halves = (jnp.arange(m) % 2).astype(problem.dtype)
-    one, other = jnp.where(crossed, halves, 1.0), jnp.where(crossed, 1 - halves, 1.0)
+    mean = cloud.average(others / jnp.sum(others))
+    turning = (new_beta - beta) / problem.temperature * covariance_product(problem, cloud, problem.slope(moments), members)
+    direction, count = _solve(problem, cloud, moments, mean - moments - turning, new_beta, members)
+    return direction, count + 2
 
-    def solve(for_covariance: Array, for_mean: Array) -> tuple[Moments, Array]:
-        mean = cloud.average(for_mean / jnp.sum(for_mean))
-        turning = (new_beta - beta) / problem.temperature * covariance_product(problem, cloud, slope, for_covariance)
-        return _solve(problem, cloud, moments, mean - moments - turning, new_beta, for_covariance)
 
-    first, count = solve(one, other)
+def _crossed_direction(
+    problem: FiniteSum, cloud: SeenCloud, moments: Moments, beta: Array, new_beta: Array, crossed: Array
+) -> tuple[Moments, Array]:
+    """The Newton direction of the whole cloud; or, `crossed`, the mean of two directions, each with its covariance from one
+    half and its mean from the other: from the same particles they are correlated, which biases D by O(1/m).
+    """
+    one = (jnp.arange(cloud.particles.shape[0]) % 2).astype(problem.dtype)
 
-    def mirrored() -> tuple[Moments, Array]:
-        second, more = solve(other, one)
-        return (first + second) / 2, count + more + 4
+    def both() -> tuple[Moments, Array]:
+        first, count = newton_direction(problem, cloud, moments, beta, new_beta, one, 1 - one)
+        second, more = newton_direction(problem, cloud, moments, beta, new_beta, 1 - one, one)
+        return (first + second) / 2, count + more
 
-    return jax.lax.cond(crossed, mirrored, lambda: (first, count + 2))
+    everybody = jnp.ones_like(one)
+    return jax.lax.cond(crossed, both, lambda: newton_direction(problem, cloud, moments, beta, new_beta, everybody, everybody))
 
 
 def _solve(

@@ -1,0 +1,75 @@
+"""Calibrated weights: closed form, exactness on the training rows, and better predictions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from problems import ALL, squared
+from sklearn.datasets import make_friedman1
+
+import entroplay as ep
+from entroplay import calibration, cloud
+from entroplay.calibration import calibrated_weights
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("name", list(ALL))
+def test_weights_are_the_ridge_regression_in_closed_form(name, kept, monkeypatch):
+    """min sum_i w_i |A_i' u - H_i|^2 + ridge |u - 1/m|^2 subject to sum u = 1, by NumPy's linear algebra."""
+    if not kept:
+        monkeypatch.setattr(cloud, "MATRIX_ELEMENTS", 0)
+    monkeypatch.setattr(calibration, "RIDGE", 1e-3)
+    monkeypatch.setattr(calibration, "TOLERANCE", 1e-12)
+    with jax.enable_x64(True):
+        problem = ALL[name]()
+        particles = problem.prior(jax.random.key(0), 37 if kept else 41)
+        m = len(particles)
+        moments = problem.features.average(particles) * 1.05 + 0.01
+        weights = np.asarray(calibrated_weights(problem, particles, moments))
+        A = np.asarray(problem.features.values(particles, problem.features.rows)).reshape(m, -1)
+        k = A.shape[1] // problem.weights.size
+        w = np.repeat(np.asarray(problem.weights), k)
+        centred = (A - A.mean(axis=0)) * np.sqrt(w)
+        ridge = 1e-3 * m * np.sum(w * A.var(axis=0, ddof=1))
+        target = np.sqrt(w) * (np.asarray(moments).ravel() - A.mean(axis=0))
+        expected = 1 / m + centred @ np.linalg.solve(centred.T @ centred + ridge * np.eye(A.shape[1]), target)
+    np.testing.assert_allclose(weights, expected, rtol=1e-7, atol=1e-10)
+    assert weights.sum() == pytest.approx(1, abs=1e-10)
+
+
+def test_the_training_moments_are_met():
+    problem = squared(d=2)
+    solution = ep.solve(problem, particles=300, iterations=40)
+    plain = np.asarray(problem.features.average(solution.particles))
+    weighted = np.asarray(solution.predict(np.asarray(problem.features.rows)))
+    before, after = (np.mean((p - np.asarray(solution.moments)) ** 2) for p in (plain, weighted))
+    assert after < 1e-6
+    assert after < before / 50
+
+
+def test_a_cloud_that_has_its_moments_keeps_plain_weights():
+    solution = ep.solve(squared(), ep.MFLD(0.1), particles=50, iterations=5)
+    np.testing.assert_allclose(solution.weights, 1 / 50, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_calibrated_predictions_of_friedman1_are_ten_times_closer_to_those_of_50000_particles():
+    X, y = make_friedman1(900, 10, noise=1, random_state=0)
+    X, y = (X - 0.5) * np.sqrt(12), (y - y.mean()) / y.std()
+    features = ep.Neurons(X[:600], bias=True, output_weight=True, scale=10.0)
+    problem = ep.FiniteSum(features, ep.Squared(y[:600]), temperature=1e-3, l2=1e-2)
+    small = ep.solve(problem, particles=1000, iterations=100)
+    large = ep.solve(problem, particles=50_000, iterations=30, seed=5)
+    assert large.history["beta"][-1] == 1
+    reference = np.asarray(features.at(X[600:]).average(large.particles))
+    plain = np.asarray(features.at(X[600:]).average(small.particles))
+    weighted = np.asarray(small.predict(X[600:]))
+    ratio = np.mean((plain - reference) ** 2) / np.mean((weighted - reference) ** 2)
+    assert ratio >= 10
+
+
+def test_weights_stay_finite_when_a_run_diverges():
+    features = ep.FunctionFeatures(lambda theta, x: jnp.exp(theta[0] * x), [1.0, 100.0], dim=1)
+    problem = ep.FiniteSum(features, ep.Squared([1.0, 2.0]), temperature=10.0, l2=0.1)
+    solution = ep.solve(problem, ep.EFP(0.1, ep.ULA()), particles=50, iterations=10)
+    np.testing.assert_allclose(solution.weights, 1 / 50)
