@@ -81,9 +81,8 @@ def agreement() -> tuple[dict, dict[str, bool]]:
     one, other = (ep.solve(problem, iterations=200, seed=seed) for seed in (1, 2))
     distance = float(0.5 * problem.weights @ (one.moments - other.moments) ** 2)
     first, second = true_gap(one), true_gap(other)
-    print(
-        f"\nTwo seeds, temperature 1e-3, 200 iterations: half mean square {distance:.2e}; bounds {first.bound:.2e}, {second.bound:.2e}"
-    )
+    print(f"\nTwo seeds, temperature 1e-3, 200 iterations: half mean square {distance:.2e}")
+    print(f"their bounds: {first.bound:.2e} and {second.bound:.2e}")
     values = {"half mean square": distance, "bounds": [first.bound, second.bound], "primal": [first.primal, second.primal]}
     error = np.hypot(first.primal_error, second.primal_error)
     checks = {
