@@ -38,7 +38,7 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("name", list(MAKERS))
+@pytest.mark.parametrize("name", ["logistic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("squared", "negative log"))])
 def test_bounds_hold_over_twenty_seeds(name):
     """A run of six iterations is not yet at the optimum, one of thirty is: ten seeds each, seeds 0 to 19, none picked."""
     problem = MAKERS[name]()
@@ -65,6 +65,7 @@ def test_a_cold_problem_with_many_modes_is_not_verified():
     assert "NOT VERIFIED" in repr(certificate)
 
 
+@pytest.mark.slow
 def test_the_papers_setting_agrees_with_two_million_prior_draws():
     """log Z_g at the paper's network, against importance sampling with 2 million draws of the prior."""
     problem = ep.teacher.paper_network()

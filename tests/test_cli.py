@@ -9,48 +9,34 @@ import time
 
 import pytest
 
+from entroplay import cli
 from entroplay.cli import main
 
 SMALL = ["demo", "--particles", "30", "--iterations", "12"]
 
 
 def test_the_demo_leaves_a_table_a_picture_and_a_summary(tmp_path, capsys):
-    assert main([*SMALL, "--out", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    for word in (
-        "method",
-        "iterations",
-        "pulls",
-        "seconds",
-        "loss",
-        "own gap",
-        "certified bound",
-        "Algorithm 2",
-        "MFLD",
-        "NewtonEFP",
-    ):
-        assert word in out
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["status"] == "done"
+    """With --json the summary is all that goes to stdout; the table goes to stderr."""
+    assert main([*SMALL, "--out", str(tmp_path), "--json", "--seed", "3"]) == 0
+    captured = capsys.readouterr()
+    for word in ("method", "iterations", "pulls", "seconds", "loss", "own gap", "certified bound", "Algorithm 2", "NewtonEFP"):
+        assert word in captured.err
+    summary = json.loads(captured.out)
+    assert summary == json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["status"], summary["seed"]) == ("done", 3)
+    assert summary["files"] == [str(tmp_path / "convergence.png"), str(tmp_path / "summary.json")]
     row = summary["methods"]["Algorithm 2 (paper)"]
     assert (row["iterations"], row["pulls"], row["passes"]) == (12, 120, 132)
     assert all(method["bound"] > 0 for method in summary["methods"].values())
     assert (tmp_path / "convergence.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_json_goes_to_stdout_and_all_else_to_stderr(tmp_path, capsys):
-    assert main([*SMALL, "--out", str(tmp_path), "--json", "--seed", "3"]) == 0
+@pytest.mark.parametrize(("options", "out", "err"), [([], "words\n", ""), (["--quiet"], "", ""), (["--json"], "{}\n", "words\n")])
+def test_who_hears_what(options, out, err, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_demo", lambda options, say: say("words") or {})
+    assert main(["demo", *options]) == 0
     captured = capsys.readouterr()
-    summary = json.loads(captured.out)
-    assert summary["seed"] == 3
-    assert "method" in captured.err
-    assert summary["files"] == [str(tmp_path / "convergence.png"), str(tmp_path / "summary.json")]
-
-
-def test_quiet_prints_nothing(tmp_path, capsys):
-    assert main([*SMALL, "--out", str(tmp_path), "--quiet"]) == 0
-    captured = capsys.readouterr()
-    assert captured.out == captured.err == ""
+    assert (captured.out, captured.err) == (out, err)
 
 
 @pytest.mark.parametrize(

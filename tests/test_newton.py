@@ -158,12 +158,12 @@ def test_many_rows_and_few_particles_and_the_other_way_round(monkeypatch):
     x = np.random.default_rng(0).normal(size=(500, 1))
     large = ep.FiniteSum(ep.Neurons(x), ep.Squared(np.sin(x[:, 0])), temperature=0.05, l2=0.05)
     exact = ep.grid.solve(large, iterations=0, points=1001)
-    few = ep.solve(large, particles=50, iterations=100)
+    few = ep.solve(large, particles=50, iterations=60)
     assert 0.5 * np.mean((np.asarray(few.moments) - exact.moments) ** 2) < 1e-4
     assert few.history["passes"][-1] > 3 * few.history["pulls"][-1]  # every product is a pass now, and counted
-    many = ep.solve(squared(d=2), particles=20_000, iterations=20)
+    many = ep.solve(squared(d=2), particles=5_000, iterations=20)
     exact = ep.grid.solve(squared(d=2), iterations=0, points=151)
-    assert 0.5 * np.asarray(squared(d=2).weights) @ (np.asarray(many.moments) - exact.moments) ** 2 < 1e-6
+    assert 0.5 * np.asarray(squared(d=2).weights) @ (np.asarray(many.moments) - exact.moments) ** 2 < 5e-6
 
 
 def test_a_warm_start_goes_on_at_full_strength():
@@ -174,18 +174,20 @@ def test_a_warm_start_goes_on_at_full_strength():
     assert np.isfinite(second.history["gap"]).all()
 
 
-def test_the_automatic_rate_stays_below_the_stability_limit_where_the_papers_does_not():
-    """Cold: the limit is 0.005, and rate 0.05 keeps oscillating while "auto" settles at the optimum."""
-    problem = squared(temperature=2e-3, l2=1e-2)
+def test_the_automatic_rate_stays_below_the_stability_limit_where_a_fixed_one_does_not():
+    """With chains that forget within an iteration, a fixed rate of ten times the limit keeps oscillating far from the optimum
+    while "auto" settles: its rate 1/(1 + tr J) is below the limit 2/(1 + eig J) since eig J <= tr J."""
+    problem = squared(temperature=5e-3, l2=1e-2)
     exact = ep.grid.solve(problem, iterations=0)
-    assert exact.stability_limit < 0.02
 
     def true_gap(solution):
         moments = np.asarray(solution.moments, np.float64)
         density, _ = exact.quadrature.gibbs(exact.quadrature.slope(moments))
         return exact.quadrature.primal(density) - exact.quadrature.dual_at(moments)
 
-    auto = ep.solve(problem, ep.EFP("auto", ep.MALA(steps=20, jumps=2)), particles=1000, iterations=600)
-    fixed = ep.solve(problem, ep.EFP(0.05, ep.MALA(steps=20, jumps=2)), particles=1000, iterations=600)
-    assert true_gap(auto) < 2e-3
-    assert true_gap(fixed) > 10 * true_gap(auto)
+    mixing = ep.MALA(steps=60, jumps=20)
+    auto, fixed = (
+        ep.solve(problem, ep.EFP(rate, mixing), particles=500, iterations=150) for rate in ("auto", 10 * exact.stability_limit)
+    )
+    assert true_gap(auto) < 1e-3
+    assert true_gap(fixed) > 20 * true_gap(auto)

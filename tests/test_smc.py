@@ -68,6 +68,7 @@ def test_quadrature_and_importance_sampling_agree():
     assert by_importance_sampling(cold, jax.random.key(0), 3 * cold_dual) is None  # too few effective draws: says so
 
 
+@pytest.mark.slow
 def test_blackjax_gives_the_same_log_partition():
     """blackjax's tempered SMC on the same Gibbs measure; its single run has an error of its own, taken over five seeds."""
     import blackjax

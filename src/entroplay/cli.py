@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,6 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps(summary))
     return 130 if summary.get("status") == "interrupted" else 0
+
+
+def run() -> None:
+    """The entry point of the installed command."""
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code == 130:
+        os._exit(code)  # an interrupted computation may still be under way, and would crash the interpreter's own ending
+    sys.exit(code)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,22 +108,20 @@ def _demo(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     say(f"{'method':<20}{'iterations':>11}{'pulls':>8}{'seconds':>9}{'loss':>11}{'own gap':>11}{'certified bound':>17}")
     runs: dict[str, Solution] = {}
     certificates: dict[str, list[tuple[int, Certificate]]] = {}
-    for name, (solver, stops) in methods.items():
-        # The same seed gives the same run: a shorter one is the beginning of a longer one.
-        for iterations in stops:
-            solution = solve(problem, solver, particles=options.particles, iterations=iterations, seed=options.seed)
-            runs[name] = solution
-            if solution.status == "interrupted":
-                break
-            pulls = int(solution.history["pulls"][-1])
-            certificates.setdefault(name, []).append((pulls, certify(solution, seed=options.seed)))
-        if runs[name].status == "interrupted":
-            break
-        row = _row(runs[name], certificates[name][-1][1])
-        own = "-" if row["gap"] is None else f"{row['gap']:.1e}"
-        bound = f"{row['bound']:.1e}" + ("" if row["mixed"] else " (?)")
-        say(f"{name:<20}{row['iterations']:>11}{row['pulls']:>8}{row['seconds']:>9.2f}{row['loss']:>11.6f}{own:>11}{bound:>17}")
-    status = "interrupted" if any(s.status == "interrupted" for s in runs.values()) else "done"
+    status = "done"
+    try:
+        for name, (solver, stops) in methods.items():
+            # The same seed gives the same run: a shorter one is the beginning of a longer one.
+            for iterations in stops:
+                runs[name] = solve(problem, solver, particles=options.particles, iterations=iterations, seed=options.seed)
+                if runs[name].status == "interrupted":
+                    raise KeyboardInterrupt
+                pulls = int(runs[name].history["pulls"][-1])
+                certificates.setdefault(name, []).append((pulls, certify(runs[name], seed=options.seed)))
+            say(_line(name, _row(runs[name], certificates[name][-1][1])))
+    except KeyboardInterrupt:
+        status = "interrupted"
+        say("interrupted; what was done is kept")
     rows = {name: _row(solution, *[c for _, c in certificates.get(name, [])][-1:]) for name, solution in runs.items()}
     files = [options.out / "convergence.png", options.out / "summary.json"]
     _picture(runs, certificates, files[0])
@@ -125,6 +134,13 @@ def _demo(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     say("what the run itself believed, good only if its chains had mixed. (?) marks bounds that the clouds did not verify.")
     say("Wrote " + ", ".join(summary["files"]))
     return summary
+
+
+def _line(name: str, row: dict[str, Any]) -> str:
+    """A row of the demo's table."""
+    own = "-" if row["gap"] is None else f"{row['gap']:.1e}"
+    bound = f"{row['bound']:.1e}" + ("" if row["mixed"] else " (?)")
+    return f"{name:<20}{row['iterations']:>11}{row['pulls']:>8}{row['seconds']:>9.2f}{row['loss']:>11.6f}{own:>11}{bound:>17}"
 
 
 def _stops(last: int, first: int) -> list[int]:
@@ -166,4 +182,4 @@ def _picture(runs: dict[str, Solution], certificates: dict[str, list[tuple[int, 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()
