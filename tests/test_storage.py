@@ -152,7 +152,7 @@ def test_the_list_of_records_is_complete_and_every_one_is_tried():
         return cls.__module__.startswith("entroplay.") and getattr(sys.modules[cls.__module__], cls.__name__, None) is cls
 
     def descendants(cls):
-        return {s for c in cls.__subclasses__() for s in {c} | descendants(c) if s.__module__.startswith("entroplay.")}
+        return {s for c in cls.__subclasses__() for s in {c} | descendants(c) if belongs(s)}
 
     shipped = set().union(*(descendants(base) for base in (ep.Loss, ep.FeatureMap, ep.Sampler, ep.Solver)))
     forgotten = {cls.__name__ for cls in shipped if not cls.__abstractmethods__} - storage.RECORDS.keys()
