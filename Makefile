@@ -47,6 +47,7 @@ bench: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]" --no-build-isolation
 	$(BIN)/python benchmarks/langevin_step.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/newton.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]" --no-build-isolation

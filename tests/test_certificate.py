@@ -113,3 +113,13 @@ def test_bad_arguments(argument, value):
     solution = ep.solve(squared(), particles=50, iterations=2)
     with pytest.raises(ValueError, match=f"'{argument}' parameter of certify must be"):
         ep.certify(solution, **{argument: value})
+
+
+def test_a_solution_without_its_data_cannot_be_certified_or_continued(tmp_path):
+    solution = ep.solve(squared(), particles=50, iterations=2)
+    ep.save(solution, tmp_path / "bare.ep", data=False)
+    bare = ep.load(tmp_path / "bare.ep")
+    with pytest.raises(ValueError, match="saved without its data"):
+        ep.certify(bare)
+    with pytest.raises(ValueError, match="saved without its data"):
+        ep.solve(bare.problem, particles=50, iterations=2)

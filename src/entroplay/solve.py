@@ -130,6 +130,8 @@ def solve(
 def _check_arguments(problem: object, solver: object, seed: object, callback: object, start: object) -> None:
     if not isinstance(problem, FiniteSum):
         raise invalid("solve", "problem", "a FiniteSum", problem)
+    if problem.features.shape[0] == 0:
+        raise ValueError("The problem has no rows: it was saved without its data (data=False).")
     if solver is not None and not isinstance(solver, Solver):
         raise invalid("solve", "solver", "a solver such as EFP() or MFLD()", solver)
     if whole("solve", "seed", seed, least=0) >= 2**32:

@@ -110,6 +110,8 @@ def certify(solution: Solution, *, seed: int = 0, particles: int = 500, budget: 
     if whole("certify", "seed", seed, least=0) >= 2**32:
         raise invalid("certify", "seed", "a whole number from 0 to 2**32 - 1", seed)
     problem = solution.problem
+    if problem.features.shape[0] == 0:
+        raise ValueError("The solution was saved without its data (data=False): it predicts, but it cannot be certified.")
     # For methods whose dual is the slope of their moments no conjugate is needed.
     anchored = bool(np.array_equal(np.asarray(solution.dual), np.asarray(problem.slope(solution.moments))))
     anchor = solution.moments if anchored else None
