@@ -46,5 +46,5 @@ def linear(n=8, d=2, temperature=0.5, l2=0.3, seed=3):
     problem = ep.FiniteSum(features, ep.Squared(y), temperature=temperature, l2=l2, weights=weights)
     w = weights / weights.sum()
     hessian = (X.T * w) @ X
-    centre = np.linalg.solve(hessian + 2 * l2 * np.eye(d), (X.T * w) @ y)
+    centre = np.linalg.solve(hessian + 2 * np.diag(np.broadcast_to(l2, d)), (X.T * w) @ y)
     return problem, centre, hessian

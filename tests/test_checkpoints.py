@@ -18,6 +18,8 @@ SOLVERS = {
     "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.ULA(step_size=0.1, steps=3)),
     "MFLD": lambda: ep.MFLD(0.1),
     "NewtonEFP": lambda: ep.NewtonEFP(),
+    "PDA": lambda: ep.PDA(ep.MALA(steps=3)),
+    "PSDCA": lambda: ep.PSDCA(ep.MALA(steps=3), batch=5),
 }
 
 

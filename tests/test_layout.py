@@ -7,10 +7,10 @@ from pathlib import Path
 
 ORDER = [
     "arguments", "losses", "features", "problem", "gibbs", "moves", "samplers", "quadrature", "smc", "cloud", "calibration",
-    "certificate.gap", "certificate.partition", "certificate.certify", "solvers.solver", "solvers.efp", "solvers.naive_efp",
-    "solvers.mfld", "solvers.newton_efp", "solvers", "solution", "storage", "fingerprint",
-    "recorder", "progress", "solve", "grid", "plot", "teacher", "", "cli",
-    "__main__",
+    "certificate.gap", "certificate.entropy", "certificate.partition", "certificate.certify",
+    "solvers.solver", "solvers.efp", "solvers.naive_efp", "solvers.mfld", "solvers.newton_efp", "solvers.pda", "solvers.psdca",
+    "solvers", "solution", "storage", "fingerprint", "recorder", "progress", "solve", "temperatures", "compress", "grid", "plot",
+    "teacher", "", "cli", "__main__",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "entroplay"
 

@@ -12,7 +12,7 @@ from entroplay import smc
 from entroplay.certificate.partition import by_importance_sampling, by_quadrature, from_replicates, prior_log_partition
 from entroplay.features import traced
 from entroplay.gibbs import Gibbs
-from entroplay.moves import Walkers, jump
+from entroplay.moves import Walkers, jump, leap
 
 
 def gaussian(d, seed=1):
@@ -136,9 +136,10 @@ def test_the_largest_step_keeps_half_of_the_effective_sample_size():
     assert float(smc.largest_step(decrease / 1e3, jnp.asarray(1.0))) == 1
 
 
-def test_jumps_leave_the_gibbs_measure_invariant_and_carry_between_modes():
-    """Two narrow modes of masses 0.2 and 0.8, too far apart for Langevin steps: chains started half and half by jumps alone
-    reach the right masses. 2000 walkers: the share's standard error is 0.01 (binomial), doubled for their coupling."""
+@pytest.mark.parametrize(("move", "times"), [(jump, 400), (leap, 60)])
+def test_jumps_and_leaps_leave_the_gibbs_measure_invariant_and_carry_between_modes(move, times):
+    """Two narrow modes of masses 0.2 and 0.8, too far apart for Langevin steps: chains started half and half, by such moves
+    alone, reach the right masses. 2000 walkers: the share's standard error is 0.01 (binomial), doubled for their coupling."""
 
     def two_wells(theta, x):
         left = jnp.exp(-((theta[0] + 2) ** 2) / 0.02)
@@ -159,7 +160,7 @@ def test_jumps_leave_the_gibbs_measure_invariant_and_carry_between_modes():
 
     @jax.jit
     def many(walkers):
-        return jax.lax.fori_loop(0, 400, lambda i, w: jump(jax.random.fold_in(jax.random.key(0), i), gibbs, w, 1)[0], walkers)
+        return jax.lax.fori_loop(0, times, lambda i, w: move(jax.random.fold_in(jax.random.key(0), i), gibbs, w, 1)[0], walkers)
 
     cloud = np.asarray(many(Walkers(start, *gibbs.energy_and_gradient(start))).particles)[:, 0]
     near = np.abs(np.abs(cloud) - 2) < 1

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from problems import ALL, logistic, squared
+from problems import ALL, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.solvers import Start
@@ -19,8 +19,12 @@ SOLVERS = {
     "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.ULA(step_size=0.1, steps=3)),
     "MFLD": lambda: ep.MFLD(0.1),
     "EFP-auto": lambda: ep.EFP("auto", ep.MALA(steps=3)),
-    "NewtonEFP": lambda: ep.NewtonEFP(ep.MALA(steps=3, jumps=1)),
+    "NewtonEFP": lambda: ep.NewtonEFP(ep.MALA(steps=3, jumps=1, leaps=1)),
+    "PDA": lambda: ep.PDA(ep.MALA(steps=3)),
+    "PSDCA": lambda: ep.PSDCA(ep.MALA(steps=3), batch=5, half_range=3.0),
 }
+OWN_DUAL = (ep.PDA, ep.PSDCA)
+"""Methods whose dual is not, or only to rounding, the slope of their moments."""
 
 
 @pytest.fixture(params=list(SOLVERS))
@@ -30,6 +34,8 @@ def solver(request):
 
 @pytest.mark.parametrize("problem", list(ALL))
 def test_every_solver_runs_on_every_loss_and_the_state_keeps_its_types(solver, problem):
+    if isinstance(solver, ep.PDA) and problem == "negative_log":
+        pytest.skip("PDA refuses NegLog: test_dual_methods.py")
     problem = ALL[problem]()
     cloud = problem.prior(jax.random.key(0), 16)
     state = solver.init(problem, Start(cloud, problem.features.average(cloud), warm=False), 5)
@@ -42,7 +48,9 @@ def test_every_solver_runs_on_every_loss_and_the_state_keeps_its_types(solver, p
     assert solution.status == "iterations"
     assert solution.particles.shape == (16, problem.dim)
     assert solution.moments.shape == problem.features.shape
-    np.testing.assert_array_equal(solution.dual, problem.slope(solution.moments))
+    if not isinstance(solver, OWN_DUAL):
+        np.testing.assert_array_equal(solution.dual, problem.slope(solution.moments))
+    assert bool(jnp.all(jnp.isfinite(problem.loss.conjugate(solution.dual))))
     np.testing.assert_array_equal(solution.history["iteration"], [1, 2, 3, 4])
     assert (np.diff(solution.history["pulls"]) > 0).all()
     assert (np.diff(solution.history["seconds"]) > 0).all()
@@ -67,6 +75,8 @@ def test_chunks_do_not_matter(solver, monkeypatch):
 
 def test_noise_does_not_depend_on_the_data_or_its_order(solver):
     """Rows permuted: the same particles up to the rounding of sums. Rows doubled: the same problem, the same particles."""
+    if isinstance(solver, ep.PSDCA):
+        pytest.skip("coordinate ascent visits rows one after the other: their order and number are a part of the method")
     with jax.enable_x64(True):
         problem = logistic()
         x, y = np.asarray(problem.features.rows), np.asarray(problem.loss.y)
@@ -135,4 +145,46 @@ def test_counts_of_work():
         counts[name] = history["pulls"][-1], history["passes"][-1]
     # MALA: 3 steps and the gradient at the start, then one average. NaiveEFP averages all its 6 clouds besides.
     assert counts == {"EFP-MALA": (20, 25), "EFP-ULA": (15, 20), "NaiveEFP": (15, 50), "MFLD": (5, 10),
-                      "EFP-auto": (20, 25), "NewtonEFP": (25, 30)}  # fmt: skip
+                      "EFP-auto": (20, 25), "NewtonEFP": (30, 35), "PDA": (20, 40), "PSDCA": (20, 30)}  # fmt: skip
+
+
+SETTLED = {
+    "EFP": lambda: ep.EFP(),
+    "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.MALA(steps=10)),
+    "MFLD": lambda: ep.MFLD(0.5),
+    "NewtonEFP": lambda: ep.NewtonEFP(),
+    "PDA": lambda: ep.PDA(),
+    "PSDCA": lambda: ep.PSDCA(batch=4),
+}
+"""All six methods, with settings that suit the small problems."""
+ORACLE = {"squared": lambda: squared(temperature=0.1, l2=0.1), "logistic": lambda: logistic(temperature=0.1, l2=0.1),
+          "negative log": lambda: negative_log(temperature=0.3, l2=0.1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("problem", list(ORACLE))
+@pytest.mark.parametrize("name", list(SETTLED))
+def test_every_solver_agrees_with_the_oracle(name, problem):
+    """By quadrature, q_g with g = solution.dual is at most `bound` above the minimum, as its certificate says, and has covered
+    at least 98 % of the way from the prior. MFLD's own bias of order step_size is part of its dual, and so of its bound."""
+    if (name, problem) in {("PDA", "negative log"), ("MFLD", "negative log")}:
+        pytest.skip("PDA refuses NegLog; unadjusted steps of one size are too long near the modes and too short between them")
+    problem = ORACLE[problem]()
+    exact = ep.grid.solve(problem, iterations=0)
+    quadrature = exact.quadrature
+    solution = ep.solve(problem, SETTLED[name](), particles=500, iterations=100)
+    certificate = ep.certify(solution)
+    excess = quadrature.primal(quadrature.gibbs(np.asarray(solution.dual, np.float64))[0]) - exact.value
+    assert certificate.mixed
+    assert excess <= certificate.bound
+    assert certificate.bound < 0.02 * (quadrature.primal(quadrature.prior) - exact.value)
+
+
+@pytest.mark.parametrize("name", list(SETTLED))
+def test_every_solver_stops_when_asked_or_certified(name):
+    problem = ORACLE["squared"]()
+    solution = ep.solve(problem, SETTLED[name](), particles=500, iterations=200, tolerance=2e-3)
+    assert solution.status == "converged", solution.status
+    assert len(solution.history["iteration"]) < 200
+    stopped = ep.solve(problem, SETTLED[name](), particles=500, iterations=200, callback=lambda report: report.iteration == 7)
+    assert stopped.status == "callback"
+    assert len(stopped.history["iteration"]) == 7

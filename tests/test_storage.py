@@ -99,6 +99,7 @@ FUNCTIONS = {"cross_entropy": {"h": two_channels}, "own loss": {"function": pseu
 SOLVERS = {
     "NewtonEFP": ep.NewtonEFP(), "EFP with ULA": ep.EFP(0.1, ep.ULA(0.003, steps=3, fresh=True)),
     "NaiveEFP": ep.NaiveEFP(0.25, ep.MALA(steps=4, step_size=0.1)), "MFLD": ep.MFLD(1 / 3),
+    "PDA": ep.PDA(), "PSDCA": ep.PSDCA(batch=3, half_range=2.5),
 }  # fmt: skip
 
 
@@ -159,13 +160,13 @@ def test_the_list_of_records_is_complete_and_every_one_is_tried():
     assert not forgotten, f"add to RECORDS in storage.py, and to the round trips here: {forgotten}"
     tried = [PROBLEMS[name]() for name in PROBLEMS] + list(SOLVERS.values())
     seen = {type(part).__name__ for record in tried for part in (record, *vars(record).values())}
-    assert storage.RECORDS.keys() - seen <= {"Solution", "Status", "Checkpoint"}
+    assert storage.RECORDS.keys() - seen <= {"Solution", "Status", "Checkpoint", "Compression"}
 
 
 def test_every_array_of_a_solution_is_known_to_hold_data_or_not():
     """A new array in Solution: does it have one entry per training row? Then data=False must empty it (ROW_AXES)."""
     fields = {field.name for field in dataclasses.fields(ep.Solution)}
-    without_rows = {"problem", "solver", "particles", "weights", "history", "status", "seed"}
+    without_rows = {"problem", "solver", "particles", "weights", "history", "status", "seed", "iterate", "compression"}
     assert fields - without_rows == {name for name in storage.ROW_AXES if "." not in name}
 
 

@@ -3,6 +3,8 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from .certificate.certify import Certificate, certify
+from .certificate.entropy import knn_entropy, objective
+from .compress import compress
 from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
 from .gibbs import Gibbs
 from .losses import CrossEntropy, FunctionLoss, Logistic, Loss, NegLog, Squared
@@ -10,8 +12,9 @@ from .problem import FiniteSum
 from .samplers import MALA, ULA, Sampler
 from .solution import Solution, Status
 from .solve import Report, solve
-from .solvers import EFP, MFLD, NaiveEFP, NewtonEFP, Solver
+from .solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
 from .storage import FileFormatError, load, save
+from .temperatures import TemperaturePath, path
 
 from . import grid, plot, teacher  # isort: skip
 
@@ -21,8 +24,8 @@ except PackageNotFoundError:  # the source tree, not installed
     __version__ = "0.0.0"
 
 __all__ = [
-    "EFP", "MALA", "MFLD", "ULA", "Certificate", "CrossEntropy", "FeatureMap", "FileFormatError", "FiniteSum", "FunctionFeatures",
-    "FunctionLoss",
-    "GaussianKernel", "Gibbs", "Logistic", "Loss", "NaiveEFP", "NegLog", "Neurons", "NewtonEFP", "Report", "Sampler", "Solution",
-    "Solver", "Squared", "Status", "certify", "grid", "load", "plot", "save", "solve", "teacher",
+    "EFP", "MALA", "MFLD", "PDA", "PSDCA", "ULA", "Certificate", "CrossEntropy", "FeatureMap", "FileFormatError", "FiniteSum",
+    "FunctionFeatures", "FunctionLoss", "GaussianKernel", "Gibbs", "Logistic", "Loss", "NaiveEFP", "NegLog", "Neurons",
+    "NewtonEFP", "Report", "Sampler", "Solution", "Solver", "Squared", "Status", "TemperaturePath", "certify",
+    "compress", "grid", "knn_entropy", "load", "objective", "path", "plot", "save", "solve", "teacher",
 ]  # fmt: skip

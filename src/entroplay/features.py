@@ -114,6 +114,14 @@ class FeatureMap(eqx.Module):
         """sum_i <v_i, h_i(theta_r)> for each particle."""
         return self._sum_over_rows(particles, vector, self._tile_potential)
 
+    def square_norms(self, particles: Particles, weights: Float[Array, "n"]) -> Float[Array, "m"]:
+        """sum_i w_i |h_i(theta_r)|^2 for each particle."""
+
+        def tile(p: Array, x: Array, w: Array) -> Array:
+            return jnp.einsum("rb...,b->r", self.values(p, x) ** 2, w)
+
+        return self._sum_over_rows(particles, weights, tile)
+
     def pull(self, particles: Particles, vector: Moments) -> Particles:
         """The gradient of `potential` in each particle."""
         return self._sum_over_rows(particles, vector, lambda p, x, v: self._tile_both(p, x, v)[1])

@@ -14,15 +14,17 @@ from .problem import FiniteSum
 class Gibbs(eqx.Module):
     r"""q_g(theta) proportional to exp(-U(theta) / temperature), U(theta) = sum_i w_i <g_i, h_i(theta)> + l2 |theta|^2.
 
-    The paper's proximal Gibbs measure of mu is the one with g = loss'(E_mu[h]). The temperature is the problem's.
+    The paper's proximal Gibbs measure of mu is the one with g = loss'(E_mu[h]). The temperature is the problem's, `heat`
+    times as high.
     """
 
     problem: FiniteSum
     dual: Moments
+    heat: Any = 1
 
     @property
     def temperature(self) -> Any:
-        return self.problem.temperature
+        return self.problem.temperature * self.heat
 
     def energy(self, particles: Particles) -> Float[Array, "m"]:
         """U(theta_r)."""
@@ -32,9 +34,9 @@ class Gibbs(eqx.Module):
     def gradient(self, particles: Particles) -> Particles:
         """The gradient of U at each particle."""
         pull = self.problem.features.pull(particles, self.problem.weigh(self.dual))
-        return pull + 2 * self.problem.l2 * particles
+        return pull + 2 * self.problem.l2_row * particles
 
     def energy_and_gradient(self, particles: Particles) -> tuple[Float[Array, "m"], Particles]:
         """Both, in one pass over the features."""
         linear, pull = self.problem.features.potential_and_pull(particles, self.problem.weigh(self.dual))
-        return linear + self.problem.penalty(particles), pull + 2 * self.problem.l2 * particles
+        return linear + self.problem.penalty(particles), pull + 2 * self.problem.l2_row * particles

@@ -7,6 +7,7 @@ A loss acts on `moments` of shape (n,) or (n, k), row by row, and knows
 * `curvature(z)`: loss_i''(z_i), shape (n,), or (n, k, k) for moments of shape (n, k);
 * `conjugate(g)`: sup_z <g_i, z> - loss_i(z), shape (n,), infinite outside `dual_domain`;
 * `curvature_root(z)`: R with R R' = curvature, and `retract(z, step)`: z + step, kept inside the domain;
+* `proximal(point, strength)`: the z_i that minimise strength_i loss_i(z) + |z - point_i|^2 / 2;
 * `bregman(p, z)`: loss_i(p_i) - loss_i(z_i) - <slope(z)_i, p_i - z_i>, shape (n,), free of cancellation;
 * `domain(z)` and `dual_domain(g)`: where value and conjugate are finite.
 
@@ -94,6 +95,13 @@ class Loss(eqx.Module):
         """moments + step, or something equal to it to first order that stays in the domain."""
         return moments + step
 
+    def proximal(self, point: Moments, strength: Rows) -> Moments:
+        """The z_i that minimise strength_i loss_i(z) + |z - point_i|^2 / 2, by a damped Newton method.
+
+        A loss with a domain of its own overrides this: the method starts at `point`.
+        """
+        return _newton_proximal(self, point, strength)
+
     def domain(self, moments: Moments) -> Bool[Array, "n"]:
         """Rows at which `value` is finite."""
         return jnp.ones(moments.shape[0], bool)
@@ -133,6 +141,38 @@ def _newton_conjugate(loss: Loss, dual: Moments, iterations: int = 200) -> Rows:
     residual = dual - loss.slope(z)
     solved = jnp.sqrt(row_dot(residual, residual)) <= 1e-3 * (1 + jnp.sqrt(row_dot(dual, dual)))
     return jnp.where(solved, gain(z), jnp.inf)
+
+
+def _newton_proximal(loss: Loss, point: Moments, strength: Rows, iterations: int = 30) -> Moments:
+    """Newton's method on z - point + strength loss'(z) = 0, row by row from z = point; each step is the best of eight halvings."""
+    scalar = point.ndim == 1
+
+    def spread(x: Array) -> Array:
+        return x if scalar else x[:, None]
+
+    def residual(z: Moments) -> Moments:
+        return z - point + spread(strength) * loss.slope(z)
+
+    def size(z: Moments) -> Rows:
+        square = row_dot(residual(z), residual(z))
+        return jnp.where(jnp.isfinite(square), square, jnp.inf)
+
+    def body(_: Any, z: Moments) -> Moments:
+        if scalar:
+            direction = residual(z) / (1 + strength * loss.curvature(z))
+        else:
+            system = jnp.eye(point.shape[1], dtype=point.dtype)[None] + strength[:, None, None] * loss.curvature(z)
+            direction = jnp.linalg.solve(system, residual(z)[..., None])[..., 0]
+
+        def halve(halvings: Any, carry: tuple[Moments, Rows]) -> tuple[Moments, Rows]:
+            best, smallest = carry
+            candidate = z - 0.5 ** jnp.asarray(halvings, point.dtype) * direction
+            better = size(candidate) < smallest
+            return jnp.where(spread(better), candidate, best), jnp.where(better, size(candidate), smallest)
+
+        return jax.lax.fori_loop(0, 8, halve, (z, size(z)))[0]
+
+    return jax.lax.fori_loop(0, iterations, body, point)
 
 
 class FunctionLoss(Loss):
@@ -188,6 +228,10 @@ class Squared(Loss):
 
     def bregman(self, moments: Moments, anchor: Moments) -> Rows:
         return self.scale / 2 * row_dot(moments - anchor, moments - anchor)
+
+    def proximal(self, point: Moments, strength: Rows) -> Moments:
+        c = self.scale * (strength if point.ndim == 1 else strength[:, None])
+        return (point + c * self.y) / (1 + c)
 
     def dual_domain(self, dual: Moments) -> Bool[Array, "n"]:
         return jnp.ones(dual.shape[0], bool)
@@ -319,6 +363,11 @@ class NegLog(Loss):
         # H^2 / (H - D) = H + D + O(D^2) is positive however long a step down may be.
         down = jnp.minimum(step, 0)
         return jnp.where(step >= 0, moments + step, moments**2 / (moments - down))
+
+    def proximal(self, point: Rows, strength: Rows) -> Rows:
+        # z - c/z = a; for negative a the root is written without the difference of two near numbers.
+        root = jnp.sqrt(point**2 + 4 * strength)
+        return jnp.where(point >= 0, (point + root) / 2, 2 * strength / (root - jnp.minimum(point, 0)))
 
     def domain(self, moments: Rows) -> Bool[Array, "n"]:
         return moments > 0

@@ -1,4 +1,4 @@
-r"""Moves of a cloud that leave a Gibbs measure invariant: Langevin steps for each particle, jumps between particles.
+r"""Moves of a cloud that leave a Gibbs measure invariant: Langevin steps for each particle, jumps and leaps between particles.
 
 Energy and gradient travel with the particles, so that a move costs one pass over the features. A cloud may consist of
 several `islands` of equal size that never look at each other.
@@ -18,6 +18,10 @@ from .gibbs import Gibbs
 
 OPTIMAL_ACCEPTANCE = 0.574
 """The acceptance rate at which MALA mixes fastest in high dimension (Roberts and Rosenthal 1998)."""
+LEAP_DIMENSIONS = 5
+"""Above this many coordinates a kernel density of a cloud says little, and leaps are left out."""
+KERNELS = 256
+"""Particles at which the kernel density of a leap stands, at the most."""
 NOISE_ELEMENTS = 2**21
 """Random numbers that may be drawn ahead of their use."""
 
@@ -90,47 +94,94 @@ def jump(key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int) -> tup
     island, accepted on the energy alone.
 
     By the toss of a coin gamma = 1, which carries from mode to mode, or gamma = 2.38/sqrt(2 d), the best local step, which
-    knows the cloud's shape. First one half moves, then the other.
+    knows the cloud's shape.
     """
+    return _half_by_half(_difference, key, gibbs, walkers, islands, least=2)
+
+
+def leap(key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int) -> tuple[Walkers, Float[Array, ""]]:
+    r"""Proposals that forget where a particle is: draws of a kernel density p of the other half of the island, accepted with
+    probability pi(theta') p(theta) / (pi(theta) p(theta')). They carry mass between modes in one move.
+    """
+    return _half_by_half(_independent, key, gibbs, walkers, islands, least=2 + walkers.particles.shape[1])
+
+
+Proposal = Callable[[PRNGKeyArray, Particles, Particles], tuple[Particles, Float[Array, "m"]]]
+"""From a key, the particles of an island that move and those that do not: where to go, and log p(theta) - log p(theta')."""
+
+
+def _half_by_half(
+    propose: Proposal, key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int, least: int
+) -> tuple[Walkers, Float[Array, ""]]:
+    """First one half of every island moves, by proposals that know the other half alone, then the other."""
     m = walkers.particles.shape[0] // islands
     half = m // 2
-    if half < 2:
+    if half < least:
         return walkers, jnp.zeros((), walkers.energy.dtype)
-    first_key, second_key = jax.random.split(key)
-    walkers, first = _jump_slice(first_key, gibbs, walkers, islands, slice(0, half), slice(half, m))
-    walkers, second = _jump_slice(second_key, gibbs, walkers, islands, slice(half, m), slice(0, half))
-    return walkers, (first + second) / 2
+    rates = []
+    for turn, (movers, donors) in enumerate([(slice(0, half), slice(half, m)), (slice(half, m), slice(0, half))]):
+        propose_key, accept_key = jax.random.split(jax.random.fold_in(key, turn))
+        by_island = jax.tree.map(lambda x: x.reshape(islands, -1, *x.shape[1:]), walkers)
+        here = jax.tree.map(lambda x, movers=movers: x[:, movers], by_island)
+        island_keys = jax.random.split(propose_key, islands)
+        proposal, log_ratio = jax.vmap(propose)(island_keys, here.particles, by_island.particles[:, donors])
+        here = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), here)
+        proposal = proposal.reshape(here.particles.shape)
+        there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
+        log_alpha = -(there.energy - here.energy) / gibbs.temperature + log_ratio.ravel()
+        moved, rate = _metropolis(accept_key, here, there, log_alpha)
+
+        def put_back(everybody: Array, new: Array, movers: slice = movers) -> Array:
+            return everybody.at[:, movers].set(new.reshape(islands, -1, *new.shape[1:])).reshape(-1, *new.shape[1:])
+
+        walkers = jax.tree.map(put_back, by_island, moved)
+        rates.append(rate)
+    return walkers, (rates[0] + rates[1]) / 2
 
 
-def _jump_slice(
-    key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int, movers: slice, donors: slice
-) -> tuple[Walkers, Float[Array, ""]]:
-    by_island = jax.tree.map(lambda x: x.reshape(islands, -1, *x.shape[1:]), walkers)
-    here = jax.tree.map(lambda x: x[:, movers].reshape(-1, *x.shape[2:]), by_island)
-    pool = by_island.particles[:, donors]
-    count, d = (movers.stop - movers.start), pool.shape[2]
-    a_key, b_key, gamma_key, accept_key = jax.random.split(key, 4)
-    a = jax.random.randint(a_key, (islands, count), 0, pool.shape[1])
-    b = jax.random.randint(b_key, (islands, count), 0, pool.shape[1] - 1)
+def _difference(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]) -> tuple[Particles, Float[Array, "m"]]:
+    a_key, b_key, gamma_key = jax.random.split(key, 3)
+    count, d = movers.shape
+    a = jax.random.randint(a_key, (count,), 0, donors.shape[0])
+    b = jax.random.randint(b_key, (count,), 0, donors.shape[0] - 1)
     b = b + (b >= a).astype(b.dtype)  # never the same donor twice
-    difference = jax.vmap(lambda p, i, j: p[i] - p[j])(pool, a, b).reshape(-1, d)
-    far = jax.random.bernoulli(gamma_key, 0.5, (islands * count,))
-    gamma = jnp.where(far, 1.0, 2.38 / (2 * d) ** 0.5).astype(difference.dtype)
-    proposal = here.particles + gamma[:, None] * difference
-    there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
-    moved, rate = _metropolis(accept_key, here, there, -(there.energy - here.energy) / gibbs.temperature)
+    far = jax.random.bernoulli(gamma_key, 0.5, (count,))
+    gamma = jnp.where(far, 1.0, 2.38 / (2 * d) ** 0.5).astype(movers.dtype)
+    return movers + gamma[:, None] * (donors[a] - donors[b]), jnp.zeros(count, movers.dtype)
 
-    def put_back(all_of_them: Array, new: Array) -> Array:
-        return all_of_them.at[:, movers].set(new.reshape(islands, count, *new.shape[1:])).reshape(-1, *new.shape[1:])
 
-    return jax.tree.map(put_back, by_island, moved), rate
+def _independent(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]) -> tuple[Particles, Float[Array, "m"]]:
+    pick_key, noise_key = jax.random.split(key)
+    count, d = movers.shape
+    centres = donors[:: -(-donors.shape[0] // KERNELS)]  # spread out: neighbours in the cloud may share an ancestor
+    # Half of the width that is best for a normal density (Silverman 1986), since there may be several modes.
+    width = 0.5 * (4 / ((d + 2) * centres.shape[0])) ** (1 / (d + 4))
+    covariance = jnp.cov(donors, rowvar=False).reshape(d, d)
+    ridge = 1e-6 * jnp.trace(covariance) / d + jnp.finfo(donors.dtype).tiny
+    root = width * jnp.linalg.cholesky(covariance + ridge * jnp.eye(d, dtype=donors.dtype))
+    chosen = jax.random.randint(pick_key, (count,), 0, centres.shape[0])
+    proposal = centres[chosen] + jax.random.normal(noise_key, movers.shape, movers.dtype) @ root.T
+    origin = jnp.mean(centres, axis=0)
+
+    def whiten(theta: Float[Array, "r d"]) -> Float[Array, "r d"]:
+        return jax.scipy.linalg.solve_triangular(root, (theta - origin[None]).T, lower=True).T
+
+    kernels = whiten(centres)
+
+    def log_density(theta: Particles) -> Float[Array, "m"]:
+        x = whiten(theta)
+        square = jnp.sum(x**2, axis=1)[:, None] + jnp.sum(kernels**2, axis=1)[None] - 2 * x @ kernels.T
+        return jax.nn.logsumexp(-square / 2, axis=1)
+
+    return proposal, log_density(movers) - log_density(proposal)
 
 
 class MoveInfo(NamedTuple):
-    """Mean acceptance of the Langevin steps and of the jumps."""
+    """Mean acceptance of the Langevin steps and of the jumps, and the gradient passes that all moves took."""
 
     acceptance: Float[Array, ""]
     jump_acceptance: Float[Array, ""]
+    pulls: int
 
 
 def metropolis_moves(
@@ -141,10 +192,12 @@ def metropolis_moves(
     *,
     steps: int,
     jumps: int = 0,
+    leaps: int = 0,
     islands: int = 1,
     adapt: bool = True,
 ) -> tuple[Walkers, StepAdaptation, MoveInfo]:
-    """`steps` Langevin steps with `jumps` jumps spread among them: steps + jumps + 1 passes."""
+    """`leaps` leaps (in few dimensions), then `steps` Langevin steps with `jumps` jumps spread among them."""
+    leaps = leaps if particles.shape[1] <= LEAP_DIMENSIONS else 0
     normal_key, uniform_key, jump_key = jax.random.split(key, 3)
     noise = step_noise(normal_key, steps, particles)
     every = max(1, steps // max(jumps, 1))
@@ -165,14 +218,16 @@ def metropolis_moves(
         return walkers, adaptation, accepted + rate, jumped
 
     zero = jnp.zeros((), particles.dtype)
-    start = (Walkers(particles, *gibbs.energy_and_gradient(particles)), adaptation, zero, zero)
-    walkers, adaptation, accepted, jumped = jax.lax.fori_loop(0, steps, step, start)
-    return walkers, adaptation, MoveInfo(accepted / steps, jumped / max(jumps, 1))
+    walkers = Walkers(particles, *gibbs.energy_and_gradient(particles))
+    for i in range(leaps):
+        walkers, _ = leap(jax.random.fold_in(jump_key, steps + i), gibbs, walkers, islands)
+    walkers, adaptation, accepted, jumped = jax.lax.fori_loop(0, steps, step, (walkers, adaptation, zero, zero))
+    return walkers, adaptation, MoveInfo(accepted / steps, jumped / max(jumps, 1), 1 + leaps + steps + jumps)
 
 
 def first_step(dim: int, l2: Any, dtype: Any) -> StepAdaptation:
-    """The best step for the prior itself: proposals of variance (1.65^2 d^{-1/3}) times the prior's."""
-    return StepAdaptation(jnp.log(jnp.asarray(1.65**2 * dim ** (-1 / 3) / (4 * l2), dtype)), jnp.zeros((), dtype))
+    """The best step for the prior itself: proposals of variance (1.65^2 d^{-1/3}) times the prior's (narrowest)."""
+    return StepAdaptation(jnp.log(jnp.asarray(1.65**2 * dim ** (-1 / 3) / (4 * jnp.max(l2)), dtype)), jnp.zeros((), dtype))
 
 
 def adapted(state: StepAdaptation, acceptance: Array) -> StepAdaptation:

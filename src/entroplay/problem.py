@@ -5,9 +5,10 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .arguments import invalid, positive, real_array
+from .arguments import invalid, is_number, positive, real_array
 from .features import FeatureMap, Moments, Particles
 from .losses import Loss
 
@@ -19,7 +20,8 @@ class FiniteSum(eqx.Module):
         features: the map h, for instance `Neurons(X)`.
         loss: a convex loss, for instance `Squared(y)`.
         temperature: the weight of the negative entropy Ent(mu) = E_mu[log mu] (lambda in the paper).
-        l2: the weight of E|theta|^2 (lambda' in the paper).
+        l2: the weight of E|theta|^2 (lambda' in the paper): a number, or one number per coordinate of theta, by which
+            E[sum_j l2_j theta_j^2] takes its place.
         weights: one non-negative number per row; they are normalised to sum to one. Default: all equal.
 
     >>> import entroplay as ep
@@ -31,10 +33,10 @@ class FiniteSum(eqx.Module):
     features: FeatureMap
     loss: Loss
     temperature: float
-    l2: float
+    l2: float | Float[Array, "d"]
     weights: Float[Array, "n"]
 
-    def __init__(self, features: FeatureMap, loss: Loss, *, temperature: float, l2: float, weights: object = None):
+    def __init__(self, features: FeatureMap, loss: Loss, *, temperature: float, l2: object, weights: object = None):
         if not isinstance(features, FeatureMap):
             raise invalid("FiniteSum", "features", "a feature map (Neurons, GaussianKernel, FunctionFeatures, ...)", features)
         if not isinstance(loss, Loss):
@@ -49,7 +51,7 @@ class FiniteSum(eqx.Module):
         self.features = features
         self.loss = loss
         self.temperature = positive("FiniteSum", "temperature", temperature)
-        self.l2 = positive("FiniteSum", "l2", l2)
+        self.l2 = _penalties(l2, features.dim)
         n = features.shape[0]
         if weights is None:
             self.weights = jnp.full(n, 1 / n, features.dtype)
@@ -70,12 +72,12 @@ class FiniteSum(eqx.Module):
         return self.features.dtype
 
     def prior(self, key: PRNGKeyArray, particles: int) -> Particles:
-        """Draws of nu = N(0, temperature / (2 l2) I), the Gibbs measure of the zero dual."""
-        return self.prior_deviation * jax.random.normal(key, (particles, self.dim), self.dtype)
+        """Draws of nu = N(0, temperature / (2 l2)), the Gibbs measure of the zero dual."""
+        return jnp.atleast_2d(self.prior_deviation) * jax.random.normal(key, (particles, self.dim), self.dtype)
 
     @property
-    def prior_deviation(self) -> Array:
-        """The prior's standard deviation."""
+    def prior_deviation(self) -> Float[Array, "*d"]:
+        """The prior's standard deviation: a number, or one per coordinate."""
         return jnp.sqrt(jnp.asarray(self.temperature / (2 * self.l2), self.dtype))
 
     def slope(self, moments: Moments) -> Moments:
@@ -87,8 +89,13 @@ class FiniteSum(eqx.Module):
         return self.weights @ self.loss.value(moments)
 
     def penalty(self, particles: Particles) -> Float[Array, "m"]:
-        """l2 |theta_r|^2 for each particle."""
-        return jnp.sum(self.l2 * particles**2, axis=1)
+        """l2 |theta_r|^2, or sum_j l2_j theta_rj^2, for each particle."""
+        return jnp.sum(self.l2_row * particles**2, axis=1)
+
+    @property
+    def l2_row(self) -> Float[Array, "1 c"]:
+        """l2 as a row that multiplies particles: of one number, or of d."""
+        return jnp.atleast_2d(jnp.asarray(self.l2, self.dtype))
 
     def weigh(self, vector: Moments) -> Moments:
         """w_i v_i: what the feature map's `potential` and `pull` are given."""
@@ -97,4 +104,19 @@ class FiniteSum(eqx.Module):
     def __repr__(self) -> str:
         parts = [type(self.features).__name__, type(self.loss).__name__, f"n={self.features.shape[0]}"]
         parts += [f"k={k}" for k in self.features.channels]
-        return f"FiniteSum({', '.join(parts)}, d={self.dim}, temperature={self.temperature:g}, l2={self.l2:g})"
+        l2 = np.asarray(self.l2)
+        penalties = f"{float(l2):g}" if l2.ndim == 0 else f"{l2.min():g}..{l2.max():g}"
+        return f"FiniteSum({', '.join(parts)}, d={self.dim}, temperature={self.temperature:g}, l2={penalties})"
+
+
+def _penalties(l2: object, dim: int) -> float | Float[Array, "d"]:
+    """One positive number, or one for each coordinate."""
+    if is_number(l2):
+        return positive("FiniteSum", "l2", l2)
+    must_be = f"a finite positive number, or {dim} of them, one per coordinate"
+    if not isinstance(l2, list | tuple | np.ndarray | jax.Array):
+        raise invalid("FiniteSum", "l2", must_be, l2)
+    penalties = real_array("FiniteSum", "l2", l2)
+    if penalties.shape != (dim,) or not (penalties > 0).all():
+        raise invalid("FiniteSum", "l2", must_be, l2)
+    return penalties

@@ -20,12 +20,14 @@ def progress_bar(wanted: bool, iterations: int) -> Iterator[Callable[[int, Histo
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        last = [time.perf_counter()]
+        last, done = time.perf_counter(), 0
 
         def line(length: int, history: History) -> None:
-            if time.perf_counter() - last[0] > 5 or len(history["iteration"]) == iterations:
-                last[0] = time.perf_counter()
-                print(f"iteration {len(history['iteration'])} of {iterations}, {_postfix(history)}", flush=True)
+            nonlocal last, done
+            done += length
+            if time.perf_counter() - last > 5 or done == iterations:
+                last = time.perf_counter()
+                print(f"{done} of {iterations}, {_postfix(history)}", flush=True)
 
         yield line
         return

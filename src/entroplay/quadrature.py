@@ -61,7 +61,7 @@ class Quadrature:
     @property
     def penalty(self) -> np.ndarray:
         """l2 |theta|^2 at the grid points."""
-        return np.asarray(self.problem.l2 * (self.points**2).sum(axis=1))
+        return (np.asarray(self.problem.l2) * self.points**2).sum(axis=1)
 
     def energy(self, dual: np.ndarray) -> np.ndarray:
         """U_g at the grid points."""
@@ -186,11 +186,12 @@ def guaranteed_box(problem: FiniteSum, points: int, duals_of) -> Quadrature:
     Where l2 |theta|^2 exceeds the range of the linear part plus TAIL temperatures, the density is negligible; for
     unbounded features that range grows with the box, so the box grows until it holds (linear growth loses to l2).
     """
-    half = float(np.sqrt(TAIL * problem.temperature / problem.l2))
+    weakest = float(np.min(np.asarray(problem.l2)))
+    half = float(np.sqrt(TAIL * problem.temperature / weakest))
     for _ in range(30):
         quadrature = Quadrature.on(problem, tuple(np.linspace(-half, half, points) for _ in range(problem.dim)))
         spread = max(float(np.ptp(quadrature._linear(g))) for g in duals_of(quadrature))
-        needed = float(np.sqrt((spread + TAIL * problem.temperature) / problem.l2))
+        needed = float(np.sqrt((spread + TAIL * problem.temperature) / weakest))
         if needed <= half * (1 + 1e-9):
             return quadrature
         half = 1.02 * needed

@@ -26,6 +26,8 @@ class SamplerInfo(NamedTuple):
 
     acceptance: Float[Array, ""]
     step_size: Float[Array, ""]
+    pulls: int
+    """Gradient passes over all particles that it took."""
 
 
 class Sampler(eqx.Module):
@@ -53,11 +55,6 @@ class Sampler(eqx.Module):
         if self.fresh:
             particles = gibbs.problem.prior(jax.random.fold_in(key, self.steps), particles.shape[0])
         return self.move(key, gibbs, particles, state, iteration)
-
-    @property
-    @abstractmethod
-    def pulls(self) -> int:
-        """Gradient passes over all particles in one run."""
 
     @property
     @abstractmethod
@@ -102,11 +99,7 @@ class ULA(Sampler):
             return langevin(noise(s), theta, gibbs.gradient(theta), eta, gibbs.temperature)
 
         particles = jax.lax.fori_loop(0, self.steps, step, particles)
-        return particles, None, SamplerInfo(jnp.ones_like(eta), eta)
-
-    @property
-    def pulls(self) -> int:
-        return self.steps
+        return particles, None, SamplerInfo(jnp.ones_like(eta), eta, self.steps)
 
     @property
     def remedy(self) -> str:
@@ -128,14 +121,25 @@ class MALA(Sampler):
             a number or a schedule of the outer iteration is taken as it is.
         fresh: start each outer iteration from new draws of the prior.
         jumps: jumps between particles (differential evolution) among those steps, which carry from mode to mode.
+        leaps: moves to draws of a kernel density of the cloud, before those steps. They mix modes best where there are few
+            parameters, and are left out where there are more than five.
     """
 
     steps: int
     step_size: float | Schedule | str
     fresh: bool
     jumps: int
+    leaps: int
 
-    def __init__(self, steps: int = 10, step_size: float | Schedule | str = "adapt", fresh: bool = False, jumps: int = 0):
+    def __init__(
+        self,
+        steps: int = 10,
+        step_size: float | Schedule | str = "adapt",
+        fresh: bool = False,
+        jumps: int = 0,
+        leaps: int = 0,
+    ):
+        self.leaps = whole("MALA", "leaps", leaps, least=0)
         self.steps = whole("MALA", "steps", steps)
         self.jumps = whole("MALA", "jumps", jumps, least=0)
         if self.jumps > self.steps:
@@ -157,12 +161,10 @@ class MALA(Sampler):
             fixed = jnp.asarray(value_at(self.step_size, iteration), particles.dtype)  # type: ignore[arg-type]
             state = StepAdaptation(jnp.log(fixed), state.adapted)
 
-        walkers, state, moved = metropolis_moves(key, gibbs, particles, state, steps=self.steps, jumps=self.jumps, adapt=adapt)
-        return walkers.particles, state, SamplerInfo(moved.acceptance, jnp.exp(state.log_step))
-
-    @property
-    def pulls(self) -> int:
-        return self.steps + self.jumps + 1
+        walkers, state, moved = metropolis_moves(
+            key, gibbs, particles, state, steps=self.steps, jumps=self.jumps, leaps=self.leaps, adapt=adapt
+        )
+        return walkers.particles, state, SamplerInfo(moved.acceptance, jnp.exp(state.log_step), moved.pulls)
 
     @property
     def remedy(self) -> str:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .features import Moments
+from .features import Moments, Particles
 from .gibbs import Gibbs
 from .moves import StepAdaptation, first_step, metropolis_moves
 from .problem import FiniteSum
@@ -76,21 +76,33 @@ def from_prior(problem: FiniteSum, key: PRNGKeyArray, islands: int, particles: i
 
 
 def anneal(
-    problem: FiniteSum, key: PRNGKeyArray, state: Islands, start: Moments, end: Moments, *, steps: int, jumps: int, stages: int
+    problem: FiniteSum,
+    key: PRNGKeyArray,
+    state: Islands,
+    start: Moments,
+    end: Moments,
+    *,
+    steps: int,
+    jumps: int,
+    stages: int,
+    start_l2: Any = None,
 ) -> Islands:
-    """From q_start to q_end, in at most `stages` stages of at least one batch of moves each.
+    """From q_start to q_end, in at most `stages` stages of at least one batch of moves each; the penalty goes from `start_l2`,
+    where that is given, to the problem's.
 
     One schedule and one step size serve all islands: they share how fast to go, never where to be.
     """
     b, m, d = state.particles.shape
     change = problem.weigh(end - start)
+    penalty_change = jnp.zeros((), problem.dtype) if start_l2 is None else problem.l2 - start_l2
 
     def going(carry: tuple[Array, Islands, Array]) -> Array:
         return (carry[0] < 1) & (carry[2] < stages)
 
     def stage(carry: tuple[Array, Islands, Array]) -> tuple[Array, Islands, Array]:
         s, state, count = carry
-        slope = problem.features.potential(state.particles.reshape(b * m, d), change).reshape(b, m) / problem.temperature
+        slope = problem.features.potential(state.particles.reshape(b * m, d), change).reshape(b, m)
+        slope = (slope + jnp.sum(jnp.atleast_2d(penalty_change)[None] * state.particles**2, axis=2)) / problem.temperature
         ds = largest_step(slope, 1 - s)
         # The last allowed stage goes all the way: worse weights are better than the wrong target.
         ds = jnp.where(count == stages - 1, 1 - s, ds)
@@ -101,10 +113,11 @@ def anneal(
         s = jnp.where(ds >= 1 - s, jnp.ones_like(s), s + ds)
         log_ratio = state.log_ratio + jax.nn.logsumexp(log_weights, axis=1) - jnp.log(jnp.asarray(m, log_weights.dtype))
         state = state._replace(particles=particles, log_ratio=log_ratio, stages=state.stages + 1)
-        vector = start + s * (end - start)
-        return s, move_on(Gibbs(problem, vector), jax.random.fold_in(stage_key, 1), state, steps=steps, jumps=jumps), count + 1
+        on_the_way = problem if start_l2 is None else eqx.tree_at(lambda p: p.l2, problem, start_l2 + s * penalty_change)
+        gibbs = Gibbs(on_the_way, start + s * (end - start))
+        return s, move_on(gibbs, jax.random.fold_in(stage_key, 1), state, steps=steps, jumps=jumps), count + 1
 
-    nothing_to_do = jnp.all(change == 0).astype(state.log_ratio.dtype)
+    nothing_to_do = (jnp.all(change == 0) & jnp.all(penalty_change == 0)).astype(state.log_ratio.dtype)
     return jax.lax.while_loop(going, stage, (nothing_to_do, state, jnp.zeros((), jnp.int32)))[1]
 
 
@@ -119,18 +132,19 @@ def move_on(gibbs: Gibbs, key: PRNGKeyArray, state: Islands, *, steps: int, jump
 
     def batch(carry: tuple[Array, Islands, Array]) -> tuple[Array, Islands, Array]:
         count, state, _ = carry
-        walkers, adaptation, _ = metropolis_moves(
+        walkers, adaptation, moved = metropolis_moves(
             jax.random.fold_in(key, count),
             gibbs,
             state.particles.reshape(b * m, d),
             state.adaptation,
             steps=steps,
             jumps=jumps,
+            leaps=1,
             islands=b,
         )
         memory = jnp.mean((before - jnp.mean(before)) * (walkers.energy - jnp.mean(walkers.energy)))
         memory = memory / (jnp.std(before) * jnp.std(walkers.energy) + jnp.finfo(before.dtype).tiny)
-        pulls = state.pulls + steps + jumps + 1
+        pulls = state.pulls + moved.pulls
         state = state._replace(particles=walkers.particles.reshape(b, m, d), adaptation=adaptation, pulls=pulls)
         return count + 1, state, memory
 
@@ -163,3 +177,17 @@ def follow(
 
     (state, _), _ = jax.lax.scan(edge, (begin, jnp.zeros_like(path[0])), (path, jnp.arange(path.shape[0])))
     return state
+
+
+@eqx.filter_jit
+def bridge(
+    problem: FiniteSum, key: PRNGKeyArray, particles: Particles, start: Moments, start_l2: Any, end: Moments, *, stages: int = 50
+) -> Particles:
+    """A cloud ~ q_start with the penalty `start_l2`, led to q_end of the problem.
+
+    A cloud of another temperature T' is such a cloud too: exp(-U / T') = exp(-(T / T') U / T).
+    """
+    step = first_step(problem.dim, problem.l2, problem.dtype)
+    zero = jnp.zeros((), problem.dtype)
+    state = Islands(particles[None], zero[None], step, zero, jnp.zeros((), jnp.int32))
+    return anneal(problem, key, state, start, end, steps=8, jumps=2, stages=stages, start_l2=start_l2).particles[0]

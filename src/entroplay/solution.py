@@ -47,6 +47,25 @@ class Status:
         return hash(self.reason)
 
 
+@dataclass(frozen=True)
+class Compression:
+    """How a solution became smaller, and what that cost: see `compress`."""
+
+    method: str
+    before: int
+    """Particles that there were."""
+    error: float
+    """Root mean square distance of the predictions at the training rows from those of the whole solution."""
+    random_error: float
+    """What to expect of a random subset of this size with equal weights."""
+
+    def __str__(self) -> str:
+        return (
+            f"from {self.before} particles by {self.method}: predictions at the training rows are off by {self.error:.2g} "
+            f"(root mean square; a random subset: {self.random_error:.2g})"
+        )
+
+
 class Solution(eqx.Module):
     """What `solve` returns.
 
@@ -62,6 +81,9 @@ class Solution(eqx.Module):
         status: why the run stopped, with a sentence.
         path: (k, n) or (k, n, c), a few dual vectors along which the run's Gibbs measures moved, for `certify`.
         seed: the seed of all randomness in the run.
+        iterate: (m, d), a cloud that follows mu^(t) itself where the method has such an iterate (EFP, NaiveEFP, MFLD), else
+            None. For EFP its law is the mixture of all Gibbs measures so far, in constant memory.
+        compression: how it was made smaller, if it was.
     """
 
     problem: FiniteSum
@@ -74,6 +96,8 @@ class Solution(eqx.Module):
     status: Status
     path: Float[Array, "path n *k"]
     seed: int
+    iterate: Particles | None = None
+    compression: Compression | None = None
 
     def predict(self, X: object) -> Array:
         """The weighted mean of h over the particles, at new rows: (rows,) or (rows, k)."""
@@ -87,6 +111,8 @@ class Solution(eqx.Module):
             f"  by {self.solver}, {m} particles, seed {self.seed}",
             f"  stopped     {self.status}",
         ]
+        if self.compression is not None:
+            lines.append(f"  compressed  {self.compression}")
         if len(self.history["iteration"]) == 0:
             return "\n".join([*lines, "  no iteration was completed"])
         last = {name: values[-1] for name, values in self.history.items()}

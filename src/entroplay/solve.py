@@ -21,12 +21,13 @@ from jaxtyping import Array, PRNGKeyArray
 
 from .arguments import flag, invalid, positive, whole
 from .calibration import calibrated_weights
-from .certificate.certify import Certificate, certify_dual, full_path
+from .certificate.certify import Certificate, anchor_of, certify_dual, full_path
 from .features import Moments, Particles, mean_features, traced
 from .fingerprint import fingerprint
 from .problem import FiniteSum
 from .progress import progress_bar
 from .recorder import Path, empty_history, empty_path, extend, record
+from .smc import bridge
 from .solution import History, Reason, Solution, Status
 from .solvers import NewtonEFP, Solver, Start
 from .storage import read_checkpoint, write_checkpoint
@@ -49,6 +50,7 @@ class Report:
     row: dict[str, float]
     particles: Particles
     moments: Moments
+    iterate: Particles | None = None
 
     def __getattr__(self, name: str) -> float:
         try:
@@ -87,7 +89,8 @@ def solve(
         checkpoint: a file in which the run is saved every `checkpoint_seconds` and at its end, and from which it goes on if
             the file exists; the numbers are those of an uninterrupted run. A file of another run is refused.
         checkpoint_seconds: see `checkpoint`.
-        start: an earlier `Solution` to go on from: its particles, and its moments where the data are the same.
+        start: an earlier `Solution` to go on from: its particles, and its moments where the data are the same. After a change
+            of the temperature, l2 or the targets, sequential Monte Carlo first leads the cloud to the new Gibbs measure.
 
     Returns:
         A `Solution`. Ctrl-C returns the solution so far; a run that diverges returns its last finite state.
@@ -124,6 +127,7 @@ def solve(
             status=status,
             path=path.vectors[: int(path.length)],
             seed=seed,
+            iterate=solver.iterate(state),
         )
 
 
@@ -150,9 +154,22 @@ def _first_cloud(problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution 
     if start.particles.shape != (m, problem.dim):
         raise invalid("solve", "start", f"a Solution with particles of shape {(m, problem.dim)}", start.particles.shape)
     cloud = start.particles.astype(problem.dtype)
-    if bool(eqx.tree_equal(start.problem.features, problem.features)):
-        return Start(cloud, start.moments, warm=True)
-    return Start(cloud, mean_features(problem.features, cloud), warm=True)
+    if not bool(eqx.tree_equal(start.problem.features, problem.features)):
+        return Start(cloud, mean_features(problem.features, cloud), warm=True)
+    if not bool(eqx.tree_equal(start.problem, problem)):
+        cloud = _led_over(problem, key, cloud, start)
+    return Start(cloud, start.moments, warm=True)
+
+
+def _led_over(problem: FiniteSum, key: PRNGKeyArray, cloud: Particles, start: Solution) -> Particles:
+    """The cloud of another problem's Gibbs measure, led to this problem's: the temperature, the penalty, the loss or the
+    rows' weights have changed.
+    """
+    ratio = problem.temperature / start.problem.temperature
+    weights = start.problem.weights / jnp.where(problem.weights > 0, problem.weights, 1)
+    old = ratio * start.dual * weights.reshape(-1, *[1] * (start.dual.ndim - 1))
+    l2 = jnp.broadcast_to(jnp.asarray(ratio * start.problem.l2, problem.dtype), jnp.shape(problem.l2))
+    return bridge(traced(problem), key, cloud, old, l2, problem.slope(start.moments))
 
 
 @dataclass
@@ -266,8 +283,8 @@ class _Run:
         state, path, _ = self.latest
         dual = self.solver.dual(self.problem, state)
         vectors = full_path(path.vectors[: int(path.length)], dual)
-        problem = self.given_problem
-        return certify_dual(problem, dual, state.moments, vectors, state.particles, seed=self.done, size=500, budget=200)
+        problem, anchor = self.given_problem, anchor_of(self.given_problem, state.moments, dual)
+        return certify_dual(problem, dual, anchor, vectors, state.particles, seed=self.done, size=500, budget=200)
 
     def _advance(self, length: int) -> bool:
         """Run `length` iterations; False if the last of them left the finite range (its state is not kept)."""
@@ -285,7 +302,8 @@ class _Run:
 
     def _report(self) -> Report:
         state, _, history = self.latest
-        return Report(self.done, {k: float(v[-1]) for k, v in history.items()}, state.particles, state.moments)
+        row = {name: float(values[-1]) for name, values in history.items()}
+        return Report(self.done, row, state.particles, state.moments, self.solver.iterate(state))
 
     def _diverged(self) -> Status:
         problem, (state, _, _) = self.problem, self.latest

@@ -30,8 +30,8 @@ from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
 from .losses import CrossEntropy, FunctionLoss, Logistic, Loss, NegLog, Squared
 from .problem import FiniteSum
 from .samplers import MALA, ULA, Sampler
-from .solution import History, Reason, Solution, Status
-from .solvers import EFP, MFLD, NaiveEFP, NewtonEFP, Solver
+from .solution import Compression, History, Reason, Solution, Status
+from .solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
 
 SCHEMA = 1
 """The version of the format, raised whenever an older reader would misread a newer file."""
@@ -64,8 +64,8 @@ class Checkpoint:
 
 
 _MATHEMATICS = (Neurons, GaussianKernel, FunctionFeatures, Squared, Logistic, CrossEntropy, NegLog, FunctionLoss, ULA, MALA)
-_METHODS = (NewtonEFP, EFP, NaiveEFP, MFLD)
-RECORDS: dict[str, type] = {r.__name__: r for r in (Solution, Status, Checkpoint, FiniteSum, *_MATHEMATICS, *_METHODS)}
+_METHODS = (NewtonEFP, EFP, NaiveEFP, MFLD, PDA, PSDCA)
+RECORDS: dict[str, type] = {r.__name__: r for r in (Solution, Status, Compression, Checkpoint, FiniteSum, *_MATHEMATICS, *_METHODS)}
 """All that a file may hold, by name. A new loss, feature map, sampler or solver is added here."""
 
 
@@ -144,8 +144,10 @@ def _check_parts(solution: Solution) -> None:
     fit = fit and moments == solution.dual.shape == solution.path.shape[1:]
     if not fit or problem.weights.shape != moments[:1] or problem.loss.data_shape not in (None, *shapes):
         raise ValueError("The shapes of the solution's arrays do not fit its problem: store it as solve returned it.")
-    for name in ("temperature", "l2"):
-        positive("FiniteSum", name, getattr(problem, name))
+    positive("FiniteSum", "temperature", problem.temperature)
+    l2 = np.asarray(problem.l2)
+    if l2.shape not in ((), (problem.dim,)) or not (l2 > 0).all():
+        raise ValueError("The l2 of the solution's problem does not fit it: store it as solve returned it.")
 
 
 def _json(value: object) -> str:

@@ -112,12 +112,15 @@ def certify(solution: Solution, *, seed: int = 0, particles: int = 500, budget: 
     problem = solution.problem
     if problem.features.shape[0] == 0:
         raise ValueError("The solution was saved without its data (data=False): it predicts, but it cannot be certified.")
-    # For methods whose dual is the slope of their moments no conjugate is needed.
-    anchored = bool(np.array_equal(np.asarray(solution.dual), np.asarray(problem.slope(solution.moments))))
-    anchor = solution.moments if anchored else None
+    anchor = anchor_of(problem, solution.moments, solution.dual)
     path = full_path(solution.path, solution.dual)
     with jax.enable_x64(problem.dtype == jnp.float64):
         return certify_dual(problem, solution.dual, anchor, path, solution.particles, seed=seed, size=size, budget=budget)
+
+
+def anchor_of(problem: FiniteSum, moments: Moments, dual: Moments) -> Moments | None:
+    """The moments, where the dual is their slope: then no conjugate is needed, and small gaps keep their digits."""
+    return moments if bool(np.array_equal(np.asarray(dual), np.asarray(problem.slope(moments)))) else None
 
 
 def full_path(recorded: Float[Array, "k n *c"], dual: Moments) -> Float[Array, "l n *c"]:
@@ -164,23 +167,22 @@ def _gather(
     state = follow(problem, walk_key, path, islands=islands, particles=size, steps=STEPS, jumps=JUMPS, stages=STAGES)
     gibbs = Gibbs(problem, path[-1])
 
-    def snapshot(carry: tuple[Any, ...], index: Array) -> tuple[tuple[Any, ...], None]:
+    def snapshot(carry: tuple[Any, ...], index: Array) -> tuple[tuple[Any, ...], Array]:
         particles, total = carry
-        walkers, _, _ = metropolis_moves(
+        walkers, _, moved = metropolis_moves(
             jax.random.fold_in(stay_key, index), gibbs, particles.reshape(-1, problem.dim), state.adaptation,
-            steps=STEPS, jumps=JUMPS, islands=islands, adapt=False,
+            steps=STEPS, jumps=JUMPS, leaps=1, islands=islands, adapt=False,
         )  # fmt: skip
         particles = walkers.particles.reshape(particles.shape)
-        return (particles, total + jax.lax.map(problem.features.average, particles)), None
+        return (particles, total + jax.lax.map(problem.features.average, particles)), jnp.asarray(moved.pulls)
 
     zero = jnp.zeros((islands, *problem.features.shape), problem.dtype)
-    (particles, total), _ = jax.lax.scan(snapshot, (state.particles, zero), jnp.arange(snapshots))
+    (particles, total), pulls = jax.lax.scan(snapshot, (state.particles, zero), jnp.arange(snapshots))
     _, within = problem.features.mean_and_covariance(particles.reshape(-1, problem.dim))
     own = own.astype(problem.dtype)
     walkers, _, _ = metropolis_moves(jax.random.fold_in(own_key, 0), gibbs, own, state.adaptation, steps=4 * STEPS, adapt=False)
     own_moments, own_spread = problem.features.mean_and_covariance(walkers.particles)
-    pulls = state.pulls + snapshots * (STEPS + JUMPS + 1)
-    state = state._replace(particles=particles, pulls=pulls)
+    state = state._replace(particles=particles, pulls=state.pulls + jnp.sum(pulls).astype(problem.dtype))
     return Evidence(state, total / snapshots, within, own_moments, own_spread)
 
 
@@ -211,6 +213,7 @@ def _judge(
     distance = _quadratic(problem, curvature, evidence.own_moments - mean)
     reason = _disagreement(np.asarray(v), float(variance), float(independent), float(distance), float(variance + own_noise))
 
+    bound = float(gap) + 2 * gap_error
     partition = log_partition(problem, jax.random.fold_in(key, 1), dual, log_ratios)
     temperature = problem.temperature
     if anchor is not None:
@@ -222,7 +225,7 @@ def _judge(
         gap=float(gap),
         gap_error=gap_error,
         gap_debiased=gap_debiased,
-        bound=float(gap) + 2 * gap_error,
+        bound=bound if np.isfinite(bound) else np.inf,
         mixed=not reason,
         primal=dual_value + gap_debiased,
         primal_error=float(np.hypot(dual_error, gap_error)),

@@ -31,8 +31,9 @@ class LogPartition(NamedTuple):
 
 
 def prior_log_partition(problem: FiniteSum) -> float:
-    """log Z_0 = (d/2) log(pi temperature / l2)."""
-    return problem.dim / 2 * float(np.log(np.pi * problem.temperature / problem.l2))
+    """log Z_0 = (d/2) log(pi temperature / l2), or the sum of (1/2) log(pi temperature / l2_j)."""
+    l2 = np.broadcast_to(np.asarray(problem.l2, np.float64), (problem.dim,))
+    return float(np.log(np.pi * problem.temperature / l2).sum()) / 2
 
 
 def by_quadrature(problem: FiniteSum, dual: Moments) -> LogPartition:

@@ -4,6 +4,8 @@ from .efp import EFP
 from .mfld import MFLD
 from .naive_efp import NaiveEFP
 from .newton_efp import NewtonEFP
+from .pda import PDA
+from .psdca import PSDCA
 from .solver import Info, Solver, Start
 
-__all__ = ["EFP", "MFLD", "Info", "NaiveEFP", "NewtonEFP", "Solver", "Start"]
+__all__ = ["EFP", "MFLD", "PDA", "PSDCA", "Info", "NaiveEFP", "NewtonEFP", "Solver", "Start"]

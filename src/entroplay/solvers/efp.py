@@ -12,14 +12,15 @@ from ..arguments import Schedule, check_schedule, number_or_schedule, value_at
 from ..features import Moments, Particles
 from ..problem import FiniteSum
 from ..samplers import Sampler, sampler_or_default
-from .solver import Info, Solver, Start, play_gibbs, scalar
+from .solver import Info, Solver, Start, follow_iterate, play_gibbs, scalar
 
 
 class EFPState(eqx.Module):
-    """H^(t), the last Gibbs cloud and what the sampler carries on."""
+    """H^(t), the last Gibbs cloud, the cloud that follows mu^(t), and what the sampler carries on."""
 
     particles: Particles
     moments: Moments
+    iterate: Particles
     sampler: Any
 
 
@@ -47,7 +48,7 @@ class EFP(Solver):
         self.sampler = sampler_or_default("EFP", sampler)
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> EFPState:
-        return EFPState(start.particles, start.moments, self.sampler.init(problem))
+        return EFPState(start.particles, start.moments, start.particles, self.sampler.init(problem))
 
     def step(self, problem: FiniteSum, key: PRNGKeyArray, state: EFPState, iteration: Array) -> tuple[EFPState, Info]:
         play = play_gibbs(problem, self.sampler, key, state, iteration)
@@ -57,7 +58,11 @@ class EFP(Solver):
         else:
             rate = scalar(value_at(self.rate, iteration), problem)
         moments = (1 - rate) * state.moments + rate * play.mean
-        return EFPState(play.particles, moments, play.sampler), play.info
+        iterate = follow_iterate(key, state.iterate, play.particles, rate)
+        return EFPState(play.particles, moments, iterate, play.sampler), play.info
+
+    def iterate(self, state: EFPState) -> Particles:
+        return state.iterate
 
     @property
     def remedy(self) -> str:

@@ -59,6 +59,9 @@ class MFLD(Solver):
         )
         return MFLDState(particles, moments), info
 
+    def iterate(self, state: MFLDState) -> Particles:
+        return state.particles
+
     @property
     def remedy(self) -> str:
         return (

@@ -12,7 +12,7 @@ from ..arguments import Schedule, check_schedule, number_or_schedule, value_at
 from ..features import Moments, Particles
 from ..problem import FiniteSum
 from ..samplers import Sampler, sampler_or_default
-from .solver import Info, Solver, Start, play_gibbs, scalar
+from .solver import Info, Solver, Start, follow_iterate, play_gibbs, scalar
 
 
 class NaiveEFPState(eqx.Module):
@@ -20,6 +20,7 @@ class NaiveEFPState(eqx.Module):
 
     particles: Particles
     moments: Moments
+    iterate: Particles
     sampler: Any
     clouds: Float[Array, "t m d"]
     masses: Float[Array, "t"]
@@ -47,7 +48,7 @@ class NaiveEFP(Solver):
         cloud = start.particles
         clouds = jnp.zeros((iterations + 1, *cloud.shape), cloud.dtype).at[0].set(cloud)
         masses = jnp.zeros(iterations + 1, cloud.dtype).at[0].set(1)
-        return NaiveEFPState(cloud, problem.features.average(cloud), self.sampler.init(problem), clouds, masses)
+        return NaiveEFPState(cloud, problem.features.average(cloud), cloud, self.sampler.init(problem), clouds, masses)
 
     def step(self, problem: FiniteSum, key: PRNGKeyArray, state: NaiveEFPState, iteration: Array) -> tuple[NaiveEFPState, Info]:
         stored, m, d = state.clouds.shape
@@ -56,7 +57,11 @@ class NaiveEFP(Solver):
         clouds = state.clouds.at[iteration + 1].set(play.particles)
         masses = ((1 - rate) * state.masses).at[iteration + 1].set(rate)
         moments = problem.features.average(clouds.reshape(-1, d), jnp.repeat(masses / m, m))
-        return NaiveEFPState(play.particles, moments, play.sampler, clouds, masses), play.info
+        iterate = follow_iterate(key, state.iterate, play.particles, rate)
+        return NaiveEFPState(play.particles, moments, iterate, play.sampler, clouds, masses), play.info
+
+    def iterate(self, state: NaiveEFPState) -> Particles:
+        return state.iterate
 
     @property
     def remedy(self) -> str:

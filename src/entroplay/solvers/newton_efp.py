@@ -68,13 +68,13 @@ class NewtonEFP(Solver):
     At the noise floor steps become a running mean (1/k), with covariance and residual from opposite halves of the cloud.
 
     Args:
-        sampler: what moves the cloud; default `MALA(steps=5, jumps=1)`.
+        sampler: what moves the cloud; default `MALA(steps=5, jumps=1, leaps=1)`.
     """
 
     sampler: Sampler
 
     def __init__(self, sampler: Sampler | None = None):
-        self.sampler = MALA(steps=5, jumps=1) if sampler is None else sampler_or_default("NewtonEFP", sampler)
+        self.sampler = MALA(steps=5, jumps=1, leaps=1) if sampler is None else sampler_or_default("NewtonEFP", sampler)
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> NewtonEFPState:
         one = jnp.ones((), problem.dtype)
@@ -113,8 +113,8 @@ class NewtonEFP(Solver):
             loss_particles=problem.empirical_loss(mean),
             acceptance=moved.acceptance,
             step_size=moved.step_size,
-            pulls=scalar(self.sampler.pulls, problem),
-            passes=scalar(self.sampler.pulls + 1 + products, problem),
+            pulls=scalar(moved.pulls, problem),
+            passes=scalar(moved.pulls + 1 + products, problem),
             beta=beta,
             step_kept=kept,
             effective_sample_size=ess,

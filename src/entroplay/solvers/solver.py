@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -79,6 +80,10 @@ class Solver(eqx.Module):
         """The dual vector whose Gibbs measure the particles of this state follow."""
         return self.dual(problem, state)
 
+    def iterate(self, state: Any) -> Particles | None:
+        """A cloud whose law is the method's iterate mu^(t) itself, where it has one."""
+        return None
+
     def check(self, problem: FiniteSum, iterations: int) -> None:
         """Refuse what the method cannot do, before any work is done."""
 
@@ -86,6 +91,19 @@ class Solver(eqx.Module):
 def scalar(value: Any, problem: FiniteSum) -> Float[Array, ""]:
     """A number as the history stores it."""
     return jnp.asarray(value, problem.dtype)
+
+
+ITERATE = 0x69746572
+"""Sets the tosses of `follow_iterate` apart from the sampler's noise."""
+
+
+def follow_iterate(key: PRNGKeyArray, iterate: Particles, particles: Particles, rate: Array) -> Particles:
+    """From a cloud ~ mu to one ~ (1 - rate) mu + rate q: slot r takes the r-th draw of q with probability `rate`.
+
+    Slots are matched, so that no particle ever stands twice in the cloud, and a k-NN entropy can be had of it.
+    """
+    taken = jax.random.uniform(jax.random.fold_in(key, ITERATE), (iterate.shape[0], 1), iterate.dtype) < rate
+    return jnp.where(taken, particles, iterate)
 
 
 class Play(NamedTuple):
@@ -113,8 +131,8 @@ def play_gibbs(
         loss_particles=problem.empirical_loss(mean),
         acceptance=moved.acceptance,
         step_size=moved.step_size,
-        pulls=scalar(sampler.pulls, problem),
-        passes=scalar(sampler.pulls + 1 + other_passes, problem),
+        pulls=scalar(moved.pulls, problem),
+        passes=scalar(moved.pulls + 1 + other_passes, problem),
     )
     trace = 2 * sampling_bias(problem, state.moments, covariance, 1) / problem.temperature
     return Play(particles, carried, mean, trace, info)

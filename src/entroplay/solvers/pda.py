@@ -1,0 +1,105 @@
+"""Particle dual averaging: Nitanda, Wu and Suzuki (2021)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..arguments import invalid
+from ..certificate.gap import fenchel_young_gap, sampling_bias
+from ..features import Moments, Particles
+from ..gibbs import Gibbs
+from ..problem import FiniteSum
+from ..samplers import Sampler, sampler_or_default
+from ..smc import effective_sample_size
+from .solver import Info, Solver, Start, scalar
+
+
+class PDAState(eqx.Module):
+    """The averaged dual and moments, and a cloud at a somewhat higher temperature."""
+
+    particles: Particles
+    moments: Moments
+    dual: Moments
+    sampler: Any
+
+
+class PDA(Solver):
+    r"""Averages slopes, where fictitious play averages moments. At time t = 1, 2, ..., from particles_1 ~ prior:
+
+        dual <- average over s <= t of loss'(average(particles_s)), weighted by 2 s / (t (t + 1));
+        particles_{t+1} ~ q_dual at (t + 2)/t times the temperature.
+
+    `solution.moments` are averaged with the same weights. The particles are hotter than the problem says, by a factor that
+    tends to one; the history's gap re-weights them to the true temperature.
+
+    Slopes must be bounded on the range of h: `NegLog`, whose slope -1/z is not, is refused.
+
+    Args:
+        sampler: what draws from the Gibbs measures; default `MALA()`.
+    """
+
+    sampler: Sampler
+
+    def __init__(self, sampler: Sampler | None = None):
+        self.sampler = sampler_or_default("PDA", sampler)
+
+    def init(self, problem: FiniteSum, start: Start, iterations: int) -> PDAState:
+        return PDAState(start.particles, start.moments, jnp.zeros_like(start.moments), self.sampler.init(problem))
+
+    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: PDAState, iteration: Array) -> tuple[PDAState, Info]:
+        t = (iteration + 1).astype(problem.dtype)
+        seen = problem.features.average(state.particles)
+        dual = averaged(state.dual, problem.slope(seen), t)
+        moments = averaged(state.moments, seen, t)
+        particles, sampler, moved = self.sampler.run(
+            key, Gibbs(problem, dual, heat=(t + 2) / t), state.particles, state.sampler, iteration
+        )
+        info = Info(
+            gap=_gap_at_true_temperature(problem, particles, dual, t),
+            loss_moments=problem.empirical_loss(moments),
+            loss_particles=problem.empirical_loss(seen),
+            acceptance=moved.acceptance,
+            step_size=moved.step_size,
+            pulls=scalar(moved.pulls, problem),
+            passes=scalar(moved.pulls + 4, problem),
+        )
+        return PDAState(particles, moments, dual, sampler), info
+
+    def dual(self, problem: FiniteSum, state: PDAState) -> Moments:
+        return state.dual
+
+    @property
+    def remedy(self) -> str:
+        return self.sampler.remedy
+
+    def check(self, problem: FiniteSum, iterations: int) -> None:
+        ends = jnp.asarray(problem.features.bounds, problem.dtype)
+        inside = [bool(jnp.all(problem.loss.domain(jnp.full(problem.features.shape, end, problem.dtype)))) for end in ends]
+        if not all(inside):
+            name = type(problem.loss).__name__
+            raise invalid(
+                "PDA",
+                "problem",
+                "one whose loss has bounded slopes on the range of the features (averages of slopes that are not bounded diverge)",
+                f"{name}, whose domain ends within that range; NewtonEFP, EFP and PSDCA solve it",
+            )
+        self.sampler.check(iterations)
+
+
+def averaged(mean: Moments, new: Moments, t: Array) -> Moments:
+    """The mean with weights 2 s / (t (t + 1)) over s <= t, from that over s <= t - 1."""
+    return mean + 2 / (t + 1) * (new - mean)
+
+
+def _gap_at_true_temperature(problem: FiniteSum, particles: Particles, dual: Moments, t: Array) -> Float[Array, ""]:
+    """The Fenchel-Young gap of the dual, from a cloud that is (t + 2)/t times too hot, re-weighted."""
+    log_weights = -Gibbs(problem, dual).energy(particles) * 2 / ((t + 2) * problem.temperature)
+    mean = problem.features.average(particles, jax.nn.softmax(log_weights))
+    _, covariance = problem.features.mean_and_covariance(particles)
+    bias = sampling_bias(problem, mean, covariance, 1) / effective_sample_size(log_weights)
+    return fenchel_young_gap(problem, mean, dual) - bias
