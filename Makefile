@@ -8,13 +8,14 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup demo test test-all lint bench docs clean
+.PHONY: help setup demo test test-all lint bench tables docs clean
 help:
 	@echo "make setup     .venv with everything the tests need"
 	@echo "make demo      the paper's network by several methods: table, picture, summary in demo-out/"
 	@echo "make test      lint, types and all tests but the slow ones"
 	@echo "make test-all  the slow proofs too"
 	@echo "make bench     speed and memory, side by side with peers (installs PyTorch)"
+	@echo "make tables    the documentation's tables, measured anew (some ten minutes)"
 	@echo "make docs      the documentation, in docs/_build/html"
 	@echo "make clean     remove what make made"
 
@@ -40,7 +41,12 @@ lint: setup
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-all: lint
+# Kernel thinning comes as source and is compiled here, which also needs Python's headers.
+$(VENV)/.compress: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt goodpoints
+	@touch $@
+
+test-all: lint $(VENV)/.compress
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m ""
 
 bench: setup
@@ -48,6 +54,13 @@ bench: setup
 	$(BIN)/python benchmarks/langevin_step.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/newton.py
+	$(BIN)/python benchmarks/mixing.py
+
+# The tables of the documentation, measured anew.
+tables: setup $(VENV)/.compress
+	$(BIN)/python docs/scripts/entropy_bias.py
+	$(BIN)/python docs/scripts/smaller_network.py
+	$(BIN)/python docs/scripts/choosing.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]" --no-build-isolation

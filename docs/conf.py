@@ -15,7 +15,7 @@ except metadata.PackageNotFoundError:  # the source tree, not installed
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "tables"]
 html_theme = "furo"
 html_title = f"entroplay {release}"
 

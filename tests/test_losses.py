@@ -167,3 +167,17 @@ def test_large_arguments_do_not_overflow():
     assert np.isfinite(ep.Logistic([1, -1]).bregman(big, -big)).all()
     cross = ep.CrossEntropy([0, 1])
     assert np.isfinite(cross.bregman(jnp.array([[1e4, 0.0], [0.0, 1e4]]), jnp.zeros((2, 2)))).all()
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_the_proximal_point_is_stationary(case, size):
+    """z - point + strength loss'(z) = 0 to rounding, for weak and strong losses and for points outside the domain too."""
+    loss, moments = case
+    with jax.enable_x64(True):
+        strength = jnp.asarray(size * RNG.uniform(0.5, 2, size=N))
+        point = jnp.asarray(3 * RNG.normal(size=moments(0).shape))
+        z = jax.jit(loss.proximal)(point, strength)
+        assert bool(loss.domain(z).all())
+        c = strength if z.ndim == 1 else strength[:, None]
+        residual = z - point + c * loss.slope(z)
+        assert float(jnp.abs(residual / (1 + jnp.abs(point) + jnp.abs(c * loss.slope(z)))).max()) < 1e-9

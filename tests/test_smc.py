@@ -136,7 +136,7 @@ def test_the_largest_step_keeps_half_of_the_effective_sample_size():
     assert float(smc.largest_step(decrease / 1e3, jnp.asarray(1.0))) == 1
 
 
-@pytest.mark.parametrize(("move", "times"), [(jump, 400), (leap, 60)])
+@pytest.mark.parametrize(("move", "times"), [(jump, 400), (leap, 100)])
 def test_jumps_and_leaps_leave_the_gibbs_measure_invariant_and_carry_between_modes(move, times):
     """Two narrow modes of masses 0.2 and 0.8, too far apart for Langevin steps: chains started half and half, by such moves
     alone, reach the right masses. 2000 walkers: the share's standard error is 0.01 (binomial), doubled for their coupling."""

@@ -76,16 +76,16 @@ def compress(solution: Solution, size: int, method: str = "herding", *, seed: in
 
 @eqx.filter_jit
 def _errors(
-    problem: FiniteSum, whole_cloud: Particles, whole_weights: Array, kept: Particles, weights: Array
+    problem: FiniteSum, cloud: Particles, cloud_weights: Float[Array, "m"], kept: Float[Array, "s d"], weights: Float[Array, "s"]
 ) -> tuple[Array, Array]:
     """The root mean square distance of the two predictions, and what to expect of a random subset with equal weights."""
 
     def size(square: Array) -> Array:
         return jnp.sqrt(problem.weights @ square)
 
-    features, share = problem.features, kept.shape[0] / whole_cloud.shape[0]
-    difference = features.average(kept, weights) - features.average(whole_cloud, whole_weights)
-    _, spread = features.mean_and_covariance(whole_cloud)
+    features, share = problem.features, kept.shape[0] / cloud.shape[0]
+    difference = features.average(kept, weights) - features.average(cloud, cloud_weights)
+    _, spread = features.mean_and_covariance(cloud)
     variance = spread if difference.ndim == 1 else jnp.trace(spread, axis1=1, axis2=2)
     square = difference**2 if difference.ndim == 1 else jnp.sum(difference**2, axis=1)
     return size(square), size(variance * (1 - share) / kept.shape[0])

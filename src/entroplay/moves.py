@@ -151,9 +151,9 @@ def _difference(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"
 
 
 def _independent(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]) -> tuple[Particles, Float[Array, "m"]]:
-    pick_key, noise_key = jax.random.split(key)
+    centre_key, pick_key, noise_key = jax.random.split(key, 3)
     count, d = movers.shape
-    centres = donors[:: -(-donors.shape[0] // KERNELS)]  # spread out: neighbours in the cloud may share an ancestor
+    centres = jax.random.permutation(centre_key, donors)[:KERNELS]
     # Half of the width that is best for a normal density (Silverman 1986), since there may be several modes.
     width = 0.5 * (4 / ((d + 2) * centres.shape[0])) ** (1 / (d + 4))
     covariance = jnp.cov(donors, rowvar=False).reshape(d, d)

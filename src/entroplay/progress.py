@@ -12,7 +12,7 @@ from .solution import History
 
 
 @contextmanager
-def progress_bar(wanted: bool, iterations: int) -> Iterator[Callable[[int, History], None]]:
+def progress_bar(wanted: bool, total: int, unit: str = "iteration") -> Iterator[Callable[[int, History], None]]:
     """tqdm where it is installed, a printed line every few seconds where it is not, nothing unless asked."""
     if not wanted:
         yield lambda length, history: None
@@ -25,13 +25,13 @@ def progress_bar(wanted: bool, iterations: int) -> Iterator[Callable[[int, Histo
         def line(length: int, history: History) -> None:
             nonlocal last, done
             done += length
-            if time.perf_counter() - last > 5 or done == iterations:
+            if time.perf_counter() - last > 5 or done == total:
                 last = time.perf_counter()
-                print(f"{done} of {iterations}, {_postfix(history)}", flush=True)
+                print(f"{unit} {done} of {total}, {_postfix(history)}", flush=True)
 
         yield line
         return
-    with tqdm(total=iterations, unit="it") as bar:
+    with tqdm(total=total, unit=unit) as bar:
 
         def advance(length: int, history: History) -> None:
             bar.set_postfix_str(_postfix(history), refresh=False)

@@ -108,7 +108,7 @@ class Solution(eqx.Module):
         m = self.particles.shape[0]
         lines = [
             f"Solution of {self.problem}",
-            f"  by {self.solver}, {m} particles, seed {self.seed}",
+            f"  by {eqx.tree_pformat(self.solver, width=1000)}, {m} particles, seed {self.seed}",
             f"  stopped     {self.status}",
         ]
         if self.compression is not None:

@@ -123,7 +123,7 @@ def path(
     seed = whole("path", "seed", seed, least=0)
     solutions: list[Solution] = []
     certificates: list[Certificate] = []
-    with progress_bar(flag("path", "progress", progress), len(ladder)) as advance_bar:
+    with progress_bar(flag("path", "progress", progress), len(ladder), "temperature") as advance_bar:
         for i, temperature in enumerate(ladder):
             l2 = problem.l2 * (temperature / problem.temperature) if fixed_prior else problem.l2
             posed = eqx.tree_at(lambda p: (p.temperature, p.l2), problem, (temperature, l2))
