@@ -176,7 +176,7 @@ def test_the_proximal_point_is_stationary(case, size):
     with jax.enable_x64(True):
         strength = jnp.asarray(size * RNG.uniform(0.5, 2, size=N))
         point = jnp.asarray(3 * RNG.normal(size=moments(0).shape))
-        z = jax.jit(loss.proximal)(point, strength)
+        z = jax.jit(lambda *arguments: loss.proximal(*arguments))(point, strength)
         assert bool(loss.domain(z).all())
         c = strength if z.ndim == 1 else strength[:, None]
         residual = z - point + c * loss.slope(z)
