@@ -48,3 +48,14 @@ def linear(n=8, d=2, temperature=0.5, l2=0.3, seed=3):
     hessian = (X.T * w) @ X
     centre = np.linalg.solve(hessian + 2 * np.diag(np.broadcast_to(l2, d)), (X.T * w) @ y)
     return problem, centre, hessian
+
+
+SOLVERS = {
+    "EFP": lambda: ep.EFP(0.1, ep.MALA(steps=3)),
+    "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.ULA(step_size=0.1, steps=3)),
+    "MFLD": lambda: ep.MFLD(0.1),
+    "NewtonEFP": lambda: ep.NewtonEFP(ep.MALA(steps=3, jumps=1, leaps=1)),
+    "PDA": lambda: ep.PDA(ep.MALA(steps=3)),
+    "PSDCA": lambda: ep.PSDCA(ep.MALA(steps=3), batch=5, half_range=3.0),
+}
+"""All six methods, with few moves: for tests of the contract. Tests that use the same sizes share what is compiled."""

@@ -8,19 +8,10 @@ import time
 
 import numpy as np
 import pytest
-from problems import logistic, squared
+from problems import SOLVERS, logistic, squared
 
 import entroplay as ep
 from entroplay import storage
-
-SOLVERS = {
-    "EFP": lambda: ep.EFP(0.1, ep.MALA(steps=3)),
-    "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.ULA(step_size=0.1, steps=3)),
-    "MFLD": lambda: ep.MFLD(0.1),
-    "NewtonEFP": lambda: ep.NewtonEFP(),
-    "PDA": lambda: ep.PDA(ep.MALA(steps=3)),
-    "PSDCA": lambda: ep.PSDCA(ep.MALA(steps=3), batch=5),
-}
 
 
 @pytest.mark.parametrize("name", list(SOLVERS))
@@ -28,7 +19,7 @@ def test_a_resumed_run_gives_the_uninterrupted_runs_numbers(name, tmp_path):
     problem, path = squared(d=2), tmp_path / "run.ckpt"
 
     def solve(**arguments):
-        return ep.solve(problem, SOLVERS[name](), particles=64, iterations=30, **arguments)
+        return ep.solve(problem, SOLVERS[name](), particles=32, iterations=30, **arguments)
 
     whole = solve()
 
@@ -49,13 +40,13 @@ def test_a_resumed_run_gives_the_uninterrupted_runs_numbers(name, tmp_path):
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     path = tmp_path / "run.ckpt"
-    ep.solve(squared(), particles=32, iterations=3, checkpoint=path)
+    ep.solve(squared(), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=path)
     others = [
-        lambda: ep.solve(logistic(), particles=32, iterations=3, checkpoint=path),
-        lambda: ep.solve(squared(temperature=0.06), particles=32, iterations=3, checkpoint=path),
-        lambda: ep.solve(squared(), ep.EFP(0.1), particles=32, iterations=3, checkpoint=path),
-        lambda: ep.solve(squared(), particles=33, iterations=3, checkpoint=path),
-        lambda: ep.solve(squared(), particles=32, iterations=3, seed=1, checkpoint=path),
+        lambda: ep.solve(logistic(), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=path),
+        lambda: ep.solve(squared(temperature=0.06), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=path),
+        lambda: ep.solve(squared(), ep.EFP(0.2, ep.MALA(steps=3)), particles=32, iterations=3, checkpoint=path),
+        lambda: ep.solve(squared(), SOLVERS["EFP"](), particles=33, iterations=3, checkpoint=path),
+        lambda: ep.solve(squared(), SOLVERS["EFP"](), particles=32, iterations=3, seed=1, checkpoint=path),
     ]
     for other in others:
         with pytest.raises(ValueError, match="belongs to another run"):

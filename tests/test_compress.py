@@ -68,7 +68,7 @@ def test_herding_is_greedy_and_exchanges():
     """Against the plain definition: of all particles the first chosen one alone is nearest to the moments, and at the end no
     single exchange brings the mean closer."""
     problem = squared(d=2)
-    solution = ep.solve(problem, particles=40, iterations=20)
+    solution = ep.solve(problem, ep.MFLD(0.1), particles=40, iterations=20)
     features, weights = np.asarray(problem.features.values(solution.particles, problem.features.rows)), np.asarray(problem.weights)
     target = np.asarray(solution.weights) @ features
     distance = ((features - target) ** 2) @ weights
@@ -89,7 +89,7 @@ def test_herding_is_greedy_and_exchanges():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_compressed_solution_is_a_solution(method, tmp_path):
-    solution = ep.solve(cross_entropy(), particles=64, iterations=10)
+    solution = ep.solve(cross_entropy(), ep.MFLD(0.1), particles=64, iterations=10)
     small = compressed(solution, 8, method)
     assert small.predict([0.3]).shape == (1, 2)
     assert float(jnp.sum(small.weights)) == pytest.approx(1, abs=1e-4)
@@ -100,6 +100,7 @@ def test_a_compressed_solution_is_a_solution(method, tmp_path):
     assert again.compression == small.compression
 
 
+@pytest.mark.slow
 def test_certificates_are_about_the_dual_and_stay_what_they_are():
     solution = ep.solve(squared(), particles=500, iterations=30)
     small = ep.compress(solution, 50)
@@ -108,7 +109,7 @@ def test_certificates_are_about_the_dual_and_stay_what_they_are():
 
 def test_thinning_is_random_by_its_seed():
     pytest.importorskip("goodpoints")
-    solution = ep.solve(squared(d=2), particles=64, iterations=10)
+    solution = ep.solve(squared(d=2), ep.MFLD(0.1), particles=64, iterations=10)
     clouds = [ep.compress(solution, 8, "thinning", seed=s).particles for s in (1, 1)]
     np.testing.assert_array_equal(*clouds)
     with pytest.raises(ValueError, match="'size' parameter of compress must be at most half"):
@@ -117,7 +118,7 @@ def test_thinning_is_random_by_its_seed():
 
 @pytest.mark.parametrize("method", list(PACKAGES))
 def test_a_missing_package_is_named(method, monkeypatch):
-    solution = ep.solve(squared(), particles=16, iterations=2)
+    solution = ep.solve(squared(), ep.MFLD(0.1), particles=16, iterations=2)
     for module in ("stein_thinning.thinning", "goodpoints"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match="entroplay\\[compress\\]"):
@@ -125,7 +126,7 @@ def test_a_missing_package_is_named(method, monkeypatch):
 
 
 def test_bad_arguments_are_named(tmp_path):
-    solution = ep.solve(squared(), particles=16, iterations=2)
+    solution = ep.solve(squared(), ep.MFLD(0.1), particles=16, iterations=2)
     for arguments, name in [((16,), "size"), ((0,), "size"), ((4, "best"), "method")]:
         with pytest.raises(ValueError, match=f"'{name}' parameter of compress"):
             ep.compress(solution, *arguments)

@@ -17,7 +17,7 @@ def on_grid(problem):
     return ep.grid.solve(problem, iterations=0, points=1001 if problem.dim == 1 else 91)
 
 
-@pytest.mark.parametrize("temperature", [0.3, 0.05])
+@pytest.mark.parametrize("temperature", [0.05, pytest.param(0.3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [squared, logistic, cross_entropy])
 def test_dual_averaging_with_exact_expectations_converges_like_one_over_t_squared(make, temperature):
     """The theorem promises O(1/t) for the primal values; with exact expectations and smooth losses the primal and the dual
@@ -97,7 +97,7 @@ SMOOTHNESS = {"squared": 1.0, "logistic": 0.25, "cross_entropy": 0.5, "negative_
 MAKE = {"squared": squared, "logistic": logistic, "cross_entropy": cross_entropy, "negative_log": negative_log}
 
 
-@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("batch", [4, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", list(MAKE))
 def test_the_dual_never_falls_and_rises_at_the_rate_of_the_theory(name, batch, monkeypatch):
     """A row that moves a share s = 1/(1 + c L) towards loss'(P) gains at least s times its Fenchel-Young gap (L the loss's

@@ -37,7 +37,7 @@ def test_entropy_refuses_copies_and_too_few_particles():
         ep.knn_entropy(np.eye(3), neighbours=3)
 
 
-@pytest.mark.parametrize("solver", [ep.EFP, ep.NaiveEFP])
+@pytest.mark.parametrize("solver", [ep.EFP, pytest.param(ep.NaiveEFP, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("problem", [lambda: squared(d=1), lambda: logistic(d=2)])
 def test_the_iterates_moments_are_the_solutions(solver, problem):
     """Given all clouds, the average over the slots has expectation H exactly; its variance is at most that of h over the

@@ -128,7 +128,9 @@ def test_conjugate_gradients_solve():
         assert 5 < int(count) <= 200
 
 
-@pytest.mark.parametrize("name", ["squared", "logistic", "cross_entropy", "negative_log"])
+@pytest.mark.parametrize(
+    "name", ["squared", "negative_log", *(pytest.param(n, marks=pytest.mark.slow) for n in ("logistic", "cross_entropy"))]
+)
 def test_newton_finds_the_optimum_that_the_oracle_finds(name):
     """The true gap of H, computed on the grid, is far below the noise of the cloud that computed it.
 
@@ -150,6 +152,7 @@ def test_newton_finds_the_optimum_that_the_oracle_finds(name):
     assert set(solution.history) >= {"beta", "step_kept", "effective_sample_size", "residual_over_floor", "acceptance"}
 
 
+@pytest.mark.slow
 def test_many_rows_and_few_particles_and_the_other_way_round(monkeypatch):
     """n >> m and m >> n, with nothing kept and no matrix of rows: the same optimum."""
     monkeypatch.setattr(cloud_module, "MATRIX_ELEMENTS", 0)

@@ -8,21 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from problems import ALL, logistic, negative_log, squared
+from problems import ALL, SOLVERS, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.solvers import Start
 
-SOLVERS = {
-    "EFP-MALA": lambda: ep.EFP(0.1, ep.MALA(steps=3)),
-    "EFP-ULA": lambda: ep.EFP(0.1, ep.ULA(step_size=0.1, steps=3)),
-    "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.ULA(step_size=0.1, steps=3)),
-    "MFLD": lambda: ep.MFLD(0.1),
-    "EFP-auto": lambda: ep.EFP("auto", ep.MALA(steps=3)),
-    "NewtonEFP": lambda: ep.NewtonEFP(ep.MALA(steps=3, jumps=1, leaps=1)),
-    "PDA": lambda: ep.PDA(ep.MALA(steps=3)),
-    "PSDCA": lambda: ep.PSDCA(ep.MALA(steps=3), batch=5, half_range=3.0),
-}
 OWN_DUAL = (ep.PDA, ep.PSDCA)
 """Methods whose dual is not, or only to rounding, the slope of their moments."""
 
@@ -63,7 +53,7 @@ def test_every_solver_returns_a_solution_that_fits_the_problem(solver):
 
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(solver):
     problem = squared(d=2)
-    runs = [ep.solve(problem, solver, particles=32, iterations=20, seed=s) for s in (7, 7, 8)]
+    runs = [ep.solve(problem, solver, particles=32, iterations=30, seed=s) for s in (7, 7, 8)]
     np.testing.assert_array_equal(runs[0].particles, runs[1].particles)
     np.testing.assert_array_equal(runs[0].history["loss_moments"], runs[1].history["loss_moments"])
     assert not np.allclose(runs[0].particles, runs[2].particles)
@@ -71,9 +61,9 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not(solver):
 
 def test_chunks_do_not_matter(solver, monkeypatch):
     """A callback makes chunks of one iteration; the numbers stay the same."""
-    problem = squared()
-    whole = ep.solve(problem, solver, particles=16, iterations=30)
-    single = ep.solve(problem, solver, particles=16, iterations=30, callback=lambda report: None)
+    problem = squared(d=2)
+    whole = ep.solve(problem, solver, particles=32, iterations=30)
+    single = ep.solve(problem, solver, particles=32, iterations=30, callback=lambda report: None)
     np.testing.assert_array_equal(whole.particles, single.particles)
     np.testing.assert_array_equal(whole.history["gap"], single.history["gap"])
 
@@ -86,14 +76,16 @@ def test_noise_does_not_depend_on_the_data_or_its_order(solver):
         problem = logistic()
         x, y = np.asarray(problem.features.rows), np.asarray(problem.loss.y)
         order = np.random.default_rng(0).permutation(len(y))
-        variants = [(x, y), (x[order], y[order]), (np.repeat(x, 2, axis=0), np.repeat(y, 2))]
+        variants = [(x, y), (x[order], y[order])]
+        if isinstance(solver, ep.EFP | ep.MFLD):  # other shapes, to be compiled again: not for all
+            variants.append((np.repeat(x, 2, axis=0), np.repeat(y, 2)))
         clouds = []
         for rows, labels in variants:
             features = ep.Neurons(rows, scale=3.0)
             variant = ep.FiniteSum(features, ep.Logistic(labels), temperature=0.05, l2=0.05)
             clouds.append(ep.solve(variant, solver, particles=20, iterations=15).particles)
-        np.testing.assert_allclose(clouds[1], clouds[0], rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(clouds[2], clouds[0], rtol=1e-9, atol=1e-11)
+        for cloud in clouds[1:]:
+            np.testing.assert_allclose(cloud, clouds[0], rtol=1e-9, atol=1e-11)
 
 
 def count_compilations(caplog, work):
@@ -149,8 +141,15 @@ def test_counts_of_work():
         history = ep.solve(problem, make(), particles=8, iterations=5).history
         counts[name] = history["pulls"][-1], history["passes"][-1]
     # MALA: 3 steps and the gradient at the start, then one average. NaiveEFP averages all its 6 clouds besides.
-    assert counts == {"EFP-MALA": (20, 25), "EFP-ULA": (15, 20), "NaiveEFP": (15, 50), "MFLD": (5, 10),
-                      "EFP-auto": (20, 25), "NewtonEFP": (30, 35), "PDA": (20, 40), "PSDCA": (20, 30)}  # fmt: skip
+    # NewtonEFP has a jump and a leap besides. PDA averages, and weighs and averages again; PSDCA passes over the rows.
+    assert counts == {
+        "EFP": (20, 25),
+        "NaiveEFP": (15, 50),
+        "MFLD": (5, 10),
+        "NewtonEFP": (30, 35),
+        "PDA": (20, 40),
+        "PSDCA": (20, 30),
+    }
 
 
 SETTLED = {
@@ -166,7 +165,7 @@ ORACLE = {"squared": lambda: squared(temperature=0.1, l2=0.1), "logistic": lambd
           "negative log": lambda: negative_log(temperature=0.3, l2=0.1)}  # fmt: skip
 
 
-@pytest.mark.parametrize("problem", list(ORACLE))
+@pytest.mark.parametrize("problem", ["logistic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("squared", "negative log"))])
 @pytest.mark.parametrize("name", list(SETTLED))
 def test_every_solver_agrees_with_the_oracle(name, problem):
     """By quadrature, q_g with g = solution.dual is at most `bound` above the minimum, as its certificate says, and has covered
@@ -186,8 +185,8 @@ def test_every_solver_agrees_with_the_oracle(name, problem):
 
 @pytest.mark.parametrize("name", list(SETTLED))
 def test_every_solver_stops_when_asked_or_certified(name):
-    problem = ORACLE["squared"]()
-    solution = ep.solve(problem, SETTLED[name](), particles=500, iterations=200, tolerance=2e-3)
+    problem = ORACLE["logistic"]()
+    solution = ep.solve(problem, SETTLED[name](), particles=500, iterations=200, tolerance=5e-3)
     assert solution.status == "converged", solution.status
     assert len(solution.history["iteration"]) < 200
     stopped = ep.solve(problem, SETTLED[name](), particles=500, iterations=200, callback=lambda report: report.iteration == 7)

@@ -29,9 +29,9 @@ NOISE_ELEMENTS = 2**21
 class Walkers(NamedTuple):
     """Particles with U and its gradient at each of them."""
 
-    particles: Particles
-    energy: Float[Array, "m"]
-    gradient: Particles
+    particles: Float[Array, "*b m d"]
+    energy: Float[Array, "*b m"]
+    gradient: Float[Array, "*b m d"]
 
 
 class StepAdaptation(NamedTuple):
@@ -113,30 +113,33 @@ Proposal = Callable[[PRNGKeyArray, Particles, Particles], tuple[Particles, Float
 def _half_by_half(
     propose: Proposal, key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int, least: int
 ) -> tuple[Walkers, Float[Array, ""]]:
-    """First one half of every island moves, by proposals that know the other half alone, then the other."""
+    """First one half of every island moves, by proposals that know the rest alone, then the other."""
     m = walkers.particles.shape[0] // islands
     half = m // 2
     if half < least:
         return walkers, jnp.zeros((), walkers.energy.dtype)
-    rates = []
-    for turn, (movers, donors) in enumerate([(slice(0, half), slice(half, m)), (slice(half, m), slice(0, half))]):
-        propose_key, accept_key = jax.random.split(jax.random.fold_in(key, turn))
-        by_island = jax.tree.map(lambda x: x.reshape(islands, -1, *x.shape[1:]), walkers)
-        here = jax.tree.map(lambda x, movers=movers: x[:, movers], by_island)
-        island_keys = jax.random.split(propose_key, islands)
-        proposal, log_ratio = jax.vmap(propose)(island_keys, here.particles, by_island.particles[:, donors])
-        here = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), here)
-        proposal = proposal.reshape(here.particles.shape)
-        there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
+
+    def turn(walkers: Walkers, key: PRNGKeyArray) -> tuple[Walkers, Float[Array, ""]]:
+        """The first half moves; then the island is turned, so that the next half stands first."""
+        propose_key, accept_key = jax.random.split(key)
+        movers = walkers.particles[:, :half]
+        proposal, log_ratio = jax.vmap(propose)(jax.random.split(propose_key, islands), movers, walkers.particles[:, half:])
+        here = jax.tree.map(lambda x: x[:, :half].reshape(islands * half, *x.shape[2:]), walkers)
+        there_particles = proposal.reshape(here.particles.shape)
+        there = Walkers(there_particles, *gibbs.energy_and_gradient(there_particles))
         log_alpha = -(there.energy - here.energy) / gibbs.temperature + log_ratio.ravel()
         moved, rate = _metropolis(accept_key, here, there, log_alpha)
 
-        def put_back(everybody: Array, new: Array, movers: slice = movers) -> Array:
-            return everybody.at[:, movers].set(new.reshape(islands, -1, *new.shape[1:])).reshape(-1, *new.shape[1:])
+        def behind_the_others(everybody: Array, new: Array) -> Array:
+            return jnp.concatenate([everybody[:, half:], new.reshape(islands, half, *new.shape[1:])], axis=1)
 
-        walkers = jax.tree.map(put_back, by_island, moved)
-        rates.append(rate)
-    return walkers, (rates[0] + rates[1]) / 2
+        return jax.tree.map(behind_the_others, walkers, moved), rate
+
+    by_island = jax.tree.map(lambda x: x.reshape(islands, m, *x.shape[1:]), walkers)
+    by_island, rates = jax.lax.scan(turn, by_island, jax.random.split(key))
+    # Every particle back in its place.
+    walkers = jax.tree.map(lambda x: jnp.roll(x, 2 * half, axis=1).reshape(islands * m, *x.shape[2:]), by_island)
+    return walkers, jnp.mean(rates)
 
 
 def _difference(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]) -> tuple[Particles, Float[Array, "m"]]:
@@ -153,7 +156,7 @@ def _difference(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"
 def _independent(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]) -> tuple[Particles, Float[Array, "m"]]:
     centre_key, pick_key, noise_key = jax.random.split(key, 3)
     count, d = movers.shape
-    centres = jax.random.permutation(centre_key, donors)[:KERNELS]
+    centres = donors[jax.random.randint(centre_key, (min(KERNELS, donors.shape[0]),), 0, donors.shape[0])]
     # Half of the width that is best for a normal density (Silverman 1986), since there may be several modes.
     width = 0.5 * (4 / ((d + 2) * centres.shape[0])) ** (1 / (d + 4))
     covariance = jnp.cov(donors, rowvar=False).reshape(d, d)
