@@ -59,7 +59,7 @@ def test_a_full_disk_does_not_stop_the_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(storage.os, "replace", full)
     with pytest.warns(UserWarning, match="No space left on device"):
-        solution = ep.solve(squared(), particles=32, iterations=3, checkpoint=tmp_path / "run.ckpt")
+        solution = ep.solve(squared(), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=tmp_path / "run.ckpt")
     assert solution.status == "iterations"
     assert list(tmp_path.iterdir()) == []
 
@@ -95,6 +95,7 @@ def killed_runs(tmp_path, kills, seed):
     assert reached[-1] > 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_moments(tmp_path):
     killed_runs(tmp_path, kills=1, seed=0)
 

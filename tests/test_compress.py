@@ -92,7 +92,8 @@ def test_a_compressed_solution_is_a_solution(method, tmp_path):
     solution = ep.solve(cross_entropy(), ep.MFLD(0.1), particles=64, iterations=10)
     small = compressed(solution, 8, method)
     assert small.predict([0.3]).shape == (1, 2)
-    assert float(jnp.sum(small.weights)) == pytest.approx(1, abs=1e-4)
+    # Eight particles for 24 numbers: weights may be large, and their sum is one to the rounding of single precision.
+    assert abs(float(jnp.sum(small.weights)) - 1) <= 8 * 1.2e-7 * float(jnp.sum(jnp.abs(small.weights)))
     assert "from 64 particles by " + method in repr(small)
     ep.save(small, tmp_path / "small")
     again = ep.load(tmp_path / "small", functions={"h": solution.problem.features.h})

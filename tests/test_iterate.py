@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import logistic, squared
+from problems import SOLVERS, logistic, squared
 from scipy.special import polygamma
 
 import entroplay as ep
@@ -84,12 +84,12 @@ def test_no_slot_ever_holds_another_slots_particle():
 
 
 def test_who_has_an_iterate():
-    problem, seen = squared(), []
-    mfld = ep.solve(problem, ep.MFLD(0.1), particles=16, iterations=3, callback=lambda report: seen.append(report.iterate))
+    problem, seen = squared(d=2), []
+    mfld = ep.solve(problem, ep.MFLD(0.1), particles=32, iterations=3, callback=lambda report: seen.append(report.iterate))
     np.testing.assert_array_equal(mfld.iterate, mfld.particles)
     np.testing.assert_array_equal(seen[-1], mfld.particles)
-    for solver in (ep.NewtonEFP(), ep.PDA(), ep.PSDCA()):
-        assert ep.solve(problem, solver, particles=16, iterations=2).iterate is None
+    for name in ("NewtonEFP", "PDA", "PSDCA"):
+        assert ep.solve(problem, SOLVERS[name](), particles=32, iterations=2).iterate is None
 
 
 def test_the_objective_of_a_gaussian_cloud():

@@ -177,6 +177,7 @@ def test_a_warm_start_goes_on_at_full_strength():
     assert np.isfinite(second.history["gap"]).all()
 
 
+@pytest.mark.slow
 def test_the_automatic_rate_stays_below_the_stability_limit_where_a_fixed_one_does_not():
     """With chains that forget within an iteration, a fixed rate of ten times the limit keeps oscillating far from the optimum
     while "auto" settles: its rate 1/(1 + tr J) is below the limit 2/(1 + eig J) since eig J <= tr J."""

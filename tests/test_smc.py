@@ -46,6 +46,7 @@ def test_the_log_partition_of_a_gaussian(d):
     np.testing.assert_allclose(cloud.var(axis=0), variance, rtol=4 * np.sqrt(3 * 2 / len(cloud)))
 
 
+@pytest.mark.slow
 def test_two_sigma_intervals_cover_the_truth():
     """50 seeds: with eight replicates, t with 7 degrees of freedom puts 91.5 % within two errors; 85 % are asked for, which
     a coverage of 91.5 % misses with probability below 6 %, and an error bar two times too small (66 %) almost surely."""

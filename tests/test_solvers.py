@@ -135,10 +135,10 @@ def test_mfld_noise_and_drift_are_those_of_the_diffusion():
 
 
 def test_counts_of_work():
-    problem = squared()
+    problem = squared(d=2)
     counts = {}
     for name, make in SOLVERS.items():
-        history = ep.solve(problem, make(), particles=8, iterations=5).history
+        history = ep.solve(problem, make(), particles=32, iterations=5).history
         counts[name] = history["pulls"][-1], history["passes"][-1]
     # MALA: 3 steps and the gradient at the start, then one average. NaiveEFP averages all its 6 clouds besides.
     # NewtonEFP has a jump and a leap besides. PDA averages, and weighs and averages again; PSDCA passes over the rows.

@@ -50,5 +50,6 @@ def _solve(problem: FiniteSum, particles: Particles, moments: Moments) -> Float[
 
     ones = jnp.ones_like(problem.weights)
     z, _ = conjugate_gradients(operator, rows(moments - mean), ones, iterations=ITERATIONS, tolerance=TOLERANCE)
-    weights = 1 / m + lift(z)
+    change = lift(z)
+    weights = 1 / m + change - jnp.mean(change)  # once more: where z is large, the first mean was taken of large numbers
     return jnp.where(jnp.all(jnp.isfinite(weights)), weights, 1 / m)  # a run that diverged keeps plain ones

@@ -48,7 +48,7 @@ def compress(solution: Solution, size: int, method: str = "herding", *, seed: in
 
     >>> import entroplay as ep
     >>> problem = ep.FiniteSum(ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8]), temperature=0.01, l2=0.01)
-    >>> small = ep.compress(ep.solve(problem, particles=200, iterations=30), 10)
+    >>> small = ep.compress(ep.solve(problem, ep.EFP(), particles=200, iterations=30), 10)
     >>> small.particles.shape, small.compression.error < small.compression.random_error
     ((10, 1), True)
     """

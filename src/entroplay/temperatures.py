@@ -112,7 +112,7 @@ def path(
 
     >>> import entroplay as ep
     >>> problem = ep.FiniteSum(ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8]), temperature=0.01, l2=0.01)
-    >>> path = ep.path(problem, [0.1, 0.01], particles=100, iterations=20)
+    >>> path = ep.path(problem, [0.1, 0.01], solver=ep.MFLD(0.1), particles=100, iterations=20)
     >>> path.temperatures
     array([0.1 , 0.01])
     """

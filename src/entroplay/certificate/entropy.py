@@ -28,7 +28,7 @@ def knn_entropy(particles: Float[Array, "m d"] | np.ndarray, neighbours: int = 3
 
     >>> import numpy as np, entroplay as ep
     >>> draws = np.random.default_rng(0).normal(size=(2000, 1))
-    >>> abs(ep.knn_entropy(draws) - np.log(2 * np.pi * np.e) / 2) < 0.1
+    >>> bool(abs(ep.knn_entropy(draws) - np.log(2 * np.pi * np.e) / 2) < 0.1)
     True
     """
     with jax.enable_x64(True):
