@@ -11,13 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..arguments import invalid, positive, whole
-from ..certificate.gap import bregman_gap, sampling_bias
 from ..features import Moments, Particles
 from ..gibbs import Gibbs
 from ..problem import FiniteSum
 from ..samplers import Sampler, sampler_or_default
 from ..smc import RESAMPLE_AT, effective_sample_size, systematic
-from .solver import Info, Solver, Start, scalar
+from .solver import Info, Solver, Start, judged, scalar
 
 
 class PSDCAState(eqx.Module):
@@ -80,17 +79,7 @@ class PSDCA(Solver):
         chosen = systematic(jax.random.fold_in(resample_key, 0), ascent.log_weights)
         gibbs = Gibbs(problem, ascent.dual)
         particles, sampler, moved = self.sampler.run(key, gibbs, ascent.particles[chosen], state.sampler, iteration)
-        mean, covariance = problem.features.mean_and_covariance(particles)
-        bias = sampling_bias(problem, mean, covariance, particles.shape[0])
-        info = Info(
-            gap=bregman_gap(problem, mean, anchor=ascent.moments) - bias,
-            loss_moments=problem.empirical_loss(ascent.moments),
-            loss_particles=problem.empirical_loss(mean),
-            acceptance=moved.acceptance,
-            step_size=moved.step_size,
-            pulls=scalar(moved.pulls, problem),
-            passes=scalar(moved.pulls + 2, problem),
-        )
+        _, _, info = judged(problem, particles, ascent.moments, moved, other_passes=1)
         return PSDCAState(particles, ascent.moments, ascent.dual, state.half_range, sampler), info
 
     def dual(self, problem: FiniteSum, state: PSDCAState) -> Moments:

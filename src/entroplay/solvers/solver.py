@@ -14,7 +14,7 @@ from ..certificate.gap import bregman_gap, sampling_bias
 from ..features import Moments, Particles
 from ..gibbs import Gibbs
 from ..problem import FiniteSum
-from ..samplers import Sampler
+from ..samplers import Sampler, SamplerInfo
 
 
 class State(Protocol):
@@ -117,22 +117,30 @@ class Play(NamedTuple):
     info: Info
 
 
-def play_gibbs(
-    problem: FiniteSum, sampler: Sampler, key: PRNGKeyArray, state: Any, iteration: Array, *, other_passes: int = 0
-) -> Play:
-    """The best response of fictitious play: sample q_g, g = loss'(moments), and estimate the gap of g."""
-    gibbs = Gibbs(problem, problem.slope(state.moments))
-    particles, carried, moved = sampler.run(key, gibbs, state.particles, state.sampler, iteration)
+def judged(
+    problem: FiniteSum, particles: Particles, anchor: Moments, moved: SamplerInfo, *, other_passes: int = 0
+) -> tuple[Moments, Float[Array, "n *kk"], Info]:
+    """Mean and covariance of h over draws of q_g, g = loss'(anchor), and the history's row with the gap of g."""
     mean, covariance = problem.features.mean_and_covariance(particles)
     bias = sampling_bias(problem, mean, covariance, particles.shape[0])
     info = Info(
-        gap=bregman_gap(problem, mean, anchor=state.moments) - bias,
-        loss_moments=problem.empirical_loss(state.moments),
+        gap=bregman_gap(problem, mean, anchor) - bias,
+        loss_moments=problem.empirical_loss(anchor),
         loss_particles=problem.empirical_loss(mean),
         acceptance=moved.acceptance,
         step_size=moved.step_size,
         pulls=scalar(moved.pulls, problem),
         passes=scalar(moved.pulls + 1 + other_passes, problem),
     )
+    return mean, covariance, info
+
+
+def play_gibbs(
+    problem: FiniteSum, sampler: Sampler, key: PRNGKeyArray, state: Any, iteration: Array, *, other_passes: int = 0
+) -> Play:
+    """The best response of fictitious play: sample q_g, g = loss'(moments), and estimate the gap of g."""
+    gibbs = Gibbs(problem, problem.slope(state.moments))
+    particles, carried, moved = sampler.run(key, gibbs, state.particles, state.sampler, iteration)
+    mean, covariance, info = judged(problem, particles, state.moments, moved, other_passes=other_passes)
     trace = 2 * sampling_bias(problem, state.moments, covariance, 1) / problem.temperature
     return Play(particles, carried, mean, trace, info)
