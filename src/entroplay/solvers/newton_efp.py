@@ -22,8 +22,9 @@ CG_ITERATIONS, CG_TOLERANCE = 300, 1e-4
 """A direction that is not solved for accurately is not Newton's: at 1e-3 and 50 iterations cold problems went astray."""
 DIRECT, DIRECT_WITHOUT_MATRIX = 256, 1024
 """Up to this many rows (times channels) the linear system is solved as a matrix."""
-FLOOR, RESTART = 3.0, 8.0
-"""Averaging begins when the squared residual is below FLOOR times its sampling noise, and again above RESTART times."""
+FLOOR, RESTART = 1.5, 8.0
+"""The running mean grows longer while the squared residual is below FLOOR times its sampling noise, and begins anew above
+RESTART times. In between it keeps its length: a residual that stands out says that the moments are not right yet."""
 
 
 class NewtonInfo(NamedTuple):
@@ -142,10 +143,9 @@ def _square(problem: FiniteSum, moments: Moments, vector: Moments) -> Float[Arra
 
 
 def _averaged(state: NewtonEFPState, excess: Array) -> Array:
-    """k of the gain 1/k: grows by one at the noise floor, falls back to one when the residual stands out again."""
-    at_floor = (state.beta >= 1) & (excess < FLOOR)
-    grows = at_floor | ((state.averaged > 1) & (excess < RESTART))
-    return jnp.where(grows, state.averaged + 1, 1)
+    """k of the gain 1/k: grows by one at the noise floor, falls back to one when the residual stands out far."""
+    grown = state.averaged + (excess < FLOOR).astype(excess.dtype)
+    return jnp.where((state.beta >= 1) & (excess < RESTART), grown, 1)
 
 
 def newton_direction(
