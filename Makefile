@@ -11,7 +11,7 @@ export JAX_PLATFORMS ?= cpu
 .PHONY: help setup demo test test-all lint bench tables docs clean
 help:
 	@echo "make setup     .venv with everything the tests need"
-	@echo "make demo      the paper's network by several methods: table, picture, summary in demo-out/"
+	@echo "make demo      the paper's network by several methods, and a portrait in triangles: see demo-out/"
 	@echo "make test      lint, types and all tests but the slow ones"
 	@echo "make test-all  the slow proofs too"
 	@echo "make bench     speed and memory, side by side with peers (installs PyTorch)"
@@ -32,6 +32,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/ent
 
 demo: setup
 	$(BIN)/entroplay demo --out demo-out
+	$(BIN)/entroplay paint --triangles 300 --size 128 --iterations 800 --out demo-out/astronaut.png --out demo-out/astronaut.gif --render-size 512
 
 lint: setup
 	$(BIN)/ruff check .
@@ -55,6 +56,7 @@ bench: setup
 	$(BIN)/python benchmarks/langevin_step.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/newton.py
+	$(BIN)/python benchmarks/raster.py
 	$(BIN)/python benchmarks/mixing.py
 
 # The tables of the documentation, measured anew.

@@ -29,7 +29,7 @@ def test_every_name_of_the_paper_page_stands_in_its_file():
             assert re.search(rf"\b{part}\b", text), f"{part} is not in {file}"
 
 
-@pytest.mark.parametrize("table", ["choosing", "compression", "entropy_bias"])
+@pytest.mark.parametrize("table", ["choosing", "compression", "entropy_bias", "painters"])
 def test_every_generated_table_has_its_script_and_its_page(table):
     text = (DOCS / "tables" / f"{table}.md").read_text()
     assert text.count("|") > 20

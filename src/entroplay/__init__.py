@@ -8,6 +8,9 @@ from .compress import compress
 from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
 from .gibbs import Gibbs
 from .losses import CrossEntropy, FunctionLoss, Logistic, Loss, NegLog, Squared
+from .paint.painter import paint
+from .paint.painting import Painting
+from .paint.solver import TrianglePainter
 from .problem import FiniteSum
 from .samplers import MALA, ULA, Sampler
 from .solution import Solution, Status
@@ -15,6 +18,7 @@ from .solve import Report, solve
 from .solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
 from .storage import FileFormatError, load, save
 from .temperatures import TemperaturePath, path
+from .triangles import Triangles
 
 from . import grid, plot, teacher  # isort: skip
 
@@ -26,6 +30,7 @@ except PackageNotFoundError:  # the source tree, not installed
 __all__ = [
     "EFP", "MALA", "MFLD", "PDA", "PSDCA", "ULA", "Certificate", "CrossEntropy", "FeatureMap", "FileFormatError", "FiniteSum",
     "FunctionFeatures", "FunctionLoss", "GaussianKernel", "Gibbs", "Logistic", "Loss", "NaiveEFP", "NegLog", "Neurons",
-    "NewtonEFP", "Report", "Sampler", "Solution", "Solver", "Squared", "Status", "TemperaturePath", "certify",
-    "compress", "grid", "knn_entropy", "load", "objective", "path", "plot", "save", "solve", "teacher",
+    "NewtonEFP", "Painting", "Report", "Sampler", "Solution", "Solver", "Squared", "Status", "TemperaturePath",
+    "TrianglePainter", "Triangles", "certify", "compress", "grid", "knn_entropy", "load", "objective", "paint", "path", "plot",
+    "save", "solve", "teacher",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command line: `entroplay demo`. Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted."""
+"""The command line: `entroplay demo` and `entroplay paint`. Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from . import __version__
 from .certificate.certify import Certificate, certify
+from .paint.command import UsageError, add_paint_arguments, run_paint
 from .samplers import ULA
 from .solution import Solution
 from .solve import solve
@@ -37,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("entroplay: interrupted", file=sys.stderr)
         return 130
+    except UsageError as error:
+        print(f"entroplay {options.command}: {error}", file=sys.stderr)
+        return 2
     except (ValueError, OSError, ImportError, ArithmeticError) as error:
         print(f"entroplay {options.command}: {error}", file=sys.stderr)
         return 1
@@ -47,12 +52,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """The entry point of the installed command."""
+    _keep_compiled_programs()
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
     if code == 130:
         os._exit(code)  # an interrupted computation may still be under way, and would crash the interpreter's own ending
     sys.exit(code)
+
+
+def _keep_compiled_programs() -> None:
+    """In the user's cache folder, unless JAX was told another one: the second run of a command starts at once."""
+    if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "entroplay"
+        jax.config.update("jax_compilation_cache_dir", str(folder))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,7 +86,14 @@ def _parser() -> argparse.ArgumentParser:
         "--iterations", type=_count, default=600, metavar="T", help="iterations of the paper's EFP (default: %(default)s)"
     )
     demo.set_defaults(run=_demo)
-    for command in (demo,):
+    painter = commands.add_parser(
+        "paint",
+        help="paint photographs with transparent triangles",
+        description="Paint photographs with transparent triangles: pictures at any resolution, vector files, films.",
+    )
+    add_paint_arguments(painter, _count)
+    painter.set_defaults(run=run_paint)
+    for command in (demo, painter):
         command.add_argument("--seed", type=_seed, default=0, help="seed of all randomness (default: %(default)s)")
         command.add_argument("--quiet", action="store_true", help="print nothing but errors")
         command.add_argument("--json", action="store_true", help="the summary as one JSON object on stdout, all else on stderr")

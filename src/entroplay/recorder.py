@@ -15,6 +15,9 @@ from .smc import PATH
 from .solution import History
 from .solvers import Solver
 
+RECORDED_ELEMENTS = 2**19
+"""Numbers of the path that may be moved in every iteration; of longer vectors only every few iterations' are recorded."""
+
 
 class Path(NamedTuple):
     """A few of the dual vectors whose Gibbs measures the particles followed, in order, so many that memory stays bounded."""
@@ -27,21 +30,25 @@ def empty_path(problem: FiniteSum) -> Path:
     return Path(jnp.zeros((PATH, *problem.features.shape), problem.dtype), jnp.zeros((), jnp.int32))
 
 
-def record(path: Path, vector: Moments) -> Path:
+def record(path: Path, vector: Moments, iteration: Int[Array, ""]) -> Path:
     """The path with one more vector; where it is full, the one goes whose neighbours are closest to each other."""
 
     def append(path: Path) -> Path:
         return Path(path.vectors.at[path.length].set(vector), path.length + 1)
 
     def replace(path: Path) -> Path:
-        longer = jnp.concatenate([path.vectors, vector[None]])
-        apart = jnp.sum(((longer[2:] - longer[:-2]) ** 2).reshape(PATH - 1, -1), axis=1)
+        all_of_them = jnp.concatenate([path.vectors, vector[None]])
+        apart = jnp.sum(((all_of_them[2:] - all_of_them[:-2]) ** 2).reshape(PATH - 1, -1), axis=1)
         gone = 1 + jnp.argmin(apart).astype(jnp.int32)
         places = jnp.arange(PATH, dtype=jnp.int32)
         kept = places + (places >= gone).astype(jnp.int32)
-        return Path(longer[kept], path.length)
+        return Path(all_of_them[kept], path.length)
 
-    return jax.lax.cond(path.length < PATH, append, replace, path)
+    def longer(path: Path) -> Path:
+        return jax.lax.cond(path.length < PATH, append, replace, path)
+
+    every = PATH * vector.size // RECORDED_ELEMENTS
+    return longer(path) if every <= 1 else jax.lax.cond(iteration % every == 0, longer, lambda p: p, path)
 
 
 def empty_history(problem: FiniteSum, solver: Solver, state: Any) -> History:

@@ -335,7 +335,7 @@ def _advance_chunk(
         fine = _all_finite(new) & jnp.isfinite(info.loss_moments) & (info.loss_moments <= ceiling)
         state = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, state)
         buffers = jax.tree.map(lambda buffer, value: buffer.at[i].set(value), buffers, info)
-        path = record(path, solver.target(problem, state))
+        path = record(path, solver.target(problem, state), first + i)
         return i + fine.astype(i.dtype), state, path, buffers, fine
 
     def going(carry: tuple[Any, ...]) -> Array:

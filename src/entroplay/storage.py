@@ -28,10 +28,13 @@ import safetensors.numpy
 from .arguments import flag, invalid, positive, whole
 from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
 from .losses import CrossEntropy, FunctionLoss, Logistic, Loss, NegLog, Squared
+from .paint.painting import Film, Painting
+from .paint.solver import CosineSteps, TrianglePainter
 from .problem import FiniteSum
 from .samplers import MALA, ULA, Sampler
 from .solution import Compression, History, Reason, Solution, Status
 from .solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
+from .triangles import Triangles
 
 SCHEMA = 1
 """The version of the format, raised whenever an older reader would misread a newer file."""
@@ -63,14 +66,16 @@ class Checkpoint:
     history: History
 
 
-_MATHEMATICS = (Neurons, GaussianKernel, FunctionFeatures, Squared, Logistic, CrossEntropy, NegLog, FunctionLoss, ULA, MALA)
-_METHODS = (NewtonEFP, EFP, NaiveEFP, MFLD, PDA, PSDCA)
-RECORDS: dict[str, type] = {r.__name__: r for r in (Solution, Status, Compression, Checkpoint, FiniteSum, *_MATHEMATICS, *_METHODS)}
+_FEATURES = (Neurons, GaussianKernel, FunctionFeatures, Triangles)
+_LOSSES = (Squared, Logistic, CrossEntropy, NegLog, FunctionLoss)
+_METHODS = (NewtonEFP, EFP, NaiveEFP, MFLD, PDA, PSDCA, TrianglePainter, ULA, MALA, CosineSteps)
+_RESULTS = (Solution, Status, Compression, Checkpoint, Painting, Film)
+RECORDS: dict[str, type] = {r.__name__: r for r in (*_RESULTS, FiniteSum, *_FEATURES, *_LOSSES, *_METHODS)}
 """All that a file may hold, by name. A new loss, feature map, sampler or solver is added here."""
 
 
-def save(solution: Solution, path: FilePath, *, data: bool = True) -> None:
-    """Write a solution to a file, in place of what was there: after a crash it is the old one or the new one, whole.
+def save(solution: Solution | Painting, path: FilePath, *, data: bool = True) -> None:
+    """Write a solution or a painting to a file, in place of what was there: after a crash it is the old one or the new one, whole.
 
     Functions (h, a loss's function, schedules) are stored by name only and given again to `load`. Classes of your own and
     numbers that are not finite are refused. A process that is killed may leave a file ".entroplay-*.tmp" behind.
@@ -88,20 +93,27 @@ def save(solution: Solution, path: FilePath, *, data: bool = True) -> None:
     >>> bool((same.predict([[1.5]]) == solution.predict([[1.5]])).all())
     True
     """
-    if not isinstance(solution, Solution):
-        raise invalid("save", "solution", "a Solution", solution)
+    if not isinstance(solution, Solution | Painting):
+        raise invalid("save", "solution", "a Solution or a Painting", solution)
     _check_parts(solution)
     encoder = Encoder()
     content = encoder(solution)
     if not flag("save", "data", data):
+        if isinstance(solution, Painting):
+            raise invalid("save", "data", "True for a painting, whose data are the picture", data)
         for name, array in encoder.tensors.items():
             axis = 0 if name.startswith("problem.loss.") and array.ndim else ROW_AXES.get(name)
             encoder.tensors[name] = array if axis is None else np.take(array, np.arange(0), axis)
-    _write(path, "solution", content, encoder.tensors)
+    _write(path, _KINDS[type(solution)], content, encoder.tensors)
 
 
-def load(path: FilePath, *, functions: Mapping[str, Callable[..., Any]] | None = None, max_bytes: int = MAX_BYTES) -> Solution:
-    """Read a solution that `save` wrote, in the precision in which it was solved.
+_KINDS: dict[type, str] = {Solution: "solution", Painting: "painting", Checkpoint: "checkpoint"}
+
+
+def load(
+    path: FilePath, *, functions: Mapping[str, Callable[..., Any]] | None = None, max_bytes: int = MAX_BYTES
+) -> Solution | Painting:
+    """Read a solution or a painting that `save` wrote, in the precision in which it was solved.
 
     Args:
         path: the file; `FileFormatError` says why one cannot be read.
@@ -113,8 +125,9 @@ def load(path: FilePath, *, functions: Mapping[str, Callable[..., Any]] | None =
     if not all(map(callable, functions.values())):
         raise invalid("load", "functions", "a dictionary of functions", functions)
     with _refused(path):
-        decoder = _Decoder(*_read(path, "solution", max_bytes), functions)
-        solution = decoder.result(Solution)
+        kind, content, tensors = _read(path, (Solution, Painting), max_bytes)
+        decoder = _Decoder(content, tensors, functions)
+        solution = decoder.result(kind)
         _check_parts(solution)
     if unused := functions.keys() - decoder.used:
         raise invalid("load", "functions", f"a dictionary of functions that {path} asks for", sorted(unused))
@@ -127,17 +140,25 @@ def write_checkpoint(
     """Write the state of a run as `save` writes a solution. Floating leaves must be finite, the history need not be."""
     encoder = Encoder()
     iteration = whole("write_checkpoint", "iteration", iteration, least=0)
-    _write(path, "checkpoint", encoder(Checkpoint(fingerprint, iteration, list(leaves), dict(history))), encoder.tensors)
+    _write(path, _KINDS[Checkpoint], encoder(Checkpoint(fingerprint, iteration, list(leaves), dict(history))), encoder.tensors)
 
 
 def read_checkpoint(path: FilePath, *, max_bytes: int = MAX_BYTES) -> Checkpoint | None:
     """What `write_checkpoint` wrote, each leaf a JAX or a NumPy array as it was; None where there is no file."""
     with suppress(FileNotFoundError), _refused(path):
-        return _Decoder(*_read(path, "checkpoint", max_bytes), {}).result(Checkpoint)
+        kind, content, tensors = _read(path, (Checkpoint,), max_bytes)
+        return _Decoder(content, tensors, {}).result(kind)
 
 
-def _check_parts(solution: Solution) -> None:
+def _check_parts(solution: Solution | Painting) -> None:
     """Refuse parts that do not fit each other; the training rows may be missing."""
+    if isinstance(solution, Painting):
+        _check_parts(solution.solution)
+        film, cloud = solution.film, solution.solution.particles.shape
+        fit = solution.running_mean.shape == solution.shape and solution.background.shape == solution.shape[2:]
+        if not fit or film.particles.shape != (len(film.iterations), *cloud) or len(film.iterations) == 0:
+            raise ValueError("The shapes of the painting's arrays do not fit each other: store it as paint returned it.")
+        return
     problem, moments, m = solution.problem, solution.moments.shape, solution.weights.shape[0]
     shapes = (problem.features.shape, (0, *problem.features.channels))
     fit = solution.particles.shape == (m, problem.dim) and moments in shapes
@@ -168,7 +189,7 @@ def digest(kind: str, content: object, tensors: Mapping[str, np.ndarray]) -> str
 def _check_finite(tensors: Mapping[str, np.ndarray]) -> None:
     """Only the history, from which nothing is computed, may hold NaN: methods without a gap of their own record it."""
     for name, array in tensors.items():
-        if array.dtype.kind == "f" and not name.startswith("history.") and not np.isfinite(array).all():
+        if array.dtype.kind == "f" and "history" not in name.split(".") and not np.isfinite(array).all():
             index = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
             raise ValueError(f"{name}{list(index)} is {array[index]}; only finite numbers are stored. Has the run diverged?")
 
@@ -211,8 +232,8 @@ def _refused(path: FilePath) -> Iterator[None]:
         raise FileFormatError(f"{path} is damaged, or not a file of entroplay ({reason}). Restore it, or save it again.") from error
 
 
-def _read(path: FilePath, kind: str, max_bytes: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """The description and the arrays of a file, once its integrity is certain."""
+def _read(path: FilePath, kinds: tuple[type, ...], max_bytes: int) -> tuple[type, Any, dict[str, np.ndarray]]:
+    """What a file holds, its description and its arrays, once its integrity is certain."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
@@ -232,10 +253,14 @@ def _read(path: FilePath, kind: str, max_bytes: int) -> tuple[Any, dict[str, np.
     sha256 = digest(found, content, tensors)
     if text != _json({"schema": SCHEMA, "kind": found, "content": content, "sha256": sha256}):
         raise FileFormatError(f"{path} was altered: its content does not match its digest. Restore it, or save it again.")
-    if found != kind:
-        raise FileFormatError(f"{path} holds a {found}, not a {kind}: load reads solutions, solve(checkpoint=) checkpoints.")
-    _check_finite(tensors)
-    return content, tensors
+    for kind in kinds:
+        if found == _KINDS[kind]:
+            _check_finite(tensors)
+            return kind, content, tensors
+    wanted = " or a ".join(_KINDS[kind] for kind in kinds)
+    raise FileFormatError(
+        f"{path} holds a {found}, not a {wanted}: load reads solutions and paintings, solve(checkpoint=) checkpoints."
+    )
 
 
 class Encoder:

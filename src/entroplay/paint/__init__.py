@@ -1,0 +1,1 @@
+"""Pictures painted with triangles: `entroplay.paint` and what belongs to it."""

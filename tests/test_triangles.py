@@ -1,0 +1,302 @@
+"""Triangles against polygon clipping, finite differences, their own transpose; the kernels against pure JAX."""
+
+import shutil
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import shapely
+
+import entroplay as ep
+from entroplay import native, raster
+
+HEIGHT, WIDTH = 11, 13
+KERNELS = pytest.mark.skipif(native.missing() is not None, reason="no kernels here")
+
+
+def triangles(kind, count, rng):
+    """(count, 6) corners in pixels."""
+    size = np.array([WIDTH, HEIGHT])
+    inside = rng.uniform(size=(count, 3, 2)) * size
+    match kind:
+        case "ordinary":
+            corners = inside
+        case "slivers":
+            corners = inside[:, :1] + rng.normal(size=(count, 1, 2)) * np.array([0, 1, 1.001])[None, :, None] * 4
+            corners = corners + 1e-3 * rng.normal(size=corners.shape)
+        case "horizontal edge":
+            corners = inside
+            corners[:, 1, 1] = corners[:, 0, 1]
+        case "vertical edge":
+            corners = inside
+            corners[:, 1, 0] = corners[:, 0, 0]
+        case "off canvas":
+            corners = inside + rng.choice([-1, 0, 1], size=(count, 1, 2)) * size * 0.8
+        case "flipped":
+            corners = inside[:, ::-1]
+        case "huge":
+            corners = (inside - size / 2) * 50
+        case "tiny":
+            corners = inside[:, :1] + 0.3 * rng.normal(size=(count, 3, 2))
+        case "inside one pixel":
+            corners = np.floor(inside[:, :1]) + rng.uniform(0.05, 0.95, size=(count, 3, 2))
+    return corners.reshape(count, 6)
+
+
+KINDS = ("ordinary", "slivers", "horizontal edge", "vertical edge", "off canvas", "flipped", "huge", "tiny", "inside one pixel")
+IMPLEMENTATIONS = {
+    "reference": (raster.reference_gather, lambda c, k: raster.reference_deposit(c, k, height=HEIGHT, width=WIDTH)),
+    "kernel": (raster.gather, lambda c, k: raster.deposit(c, k, HEIGHT, WIDTH)),
+}
+
+
+def clipped_area(corners):
+    """Pixel by pixel, by shapely."""
+    triangle = shapely.Polygon(np.reshape(corners, (3, 2)))
+    pixels = [[shapely.box(x, y, x + 1, y + 1) for x in range(WIDTH)] for y in range(HEIGHT)]
+    return shapely.area(shapely.intersection(triangle, np.array(pixels)))
+
+
+def test_a_compiler_means_kernels():
+    """Silence is the danger: with a compiler at hand, a kernel that did not load is a failure."""
+    if shutil.which("c++") or shutil.which("g++") or shutil.which("clang++"):
+        assert native.missing() is None
+
+
+def test_without_kernels_the_reference_speaks_up_once(monkeypatch):
+    monkeypatch.setattr(native, "missing", lambda: "none here")
+    native.usable.cache_clear()
+    corners, colours = jnp.asarray([[1.0, 1.0, 5.0, 2.0, 3.0, 6.0]]), jnp.ones((1, 1))
+    with pytest.warns(UserWarning, match="none here"):
+        alone = raster.deposit(corners, colours, HEIGHT, WIDTH)
+    np.testing.assert_allclose(raster.deposit(corners, colours, HEIGHT, WIDTH), alone)  # no second warning, or it would fail
+    native.usable.cache_clear()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_coverage_is_the_clipped_area(implementation, kind):
+    """40 triangles of each kind, value by value: 1e-11 where rounding of clipping itself is 1e-13 (times 50 for huge ones)."""
+    rng = np.random.default_rng(1)
+    _, deposit = IMPLEMENTATIONS[implementation]
+    with jax.enable_x64(True):
+        one = jax.jit(lambda c: deposit(c[None], jnp.ones((1, 1)))[..., 0])
+        for corners in triangles(kind, 40, rng):
+            np.testing.assert_allclose(one(jnp.asarray(corners)), clipped_area(corners), atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_coverage_pixel_by_pixel_is_the_clipped_area(kind):
+    rng = np.random.default_rng(2)
+    with jax.enable_x64(True):
+        features = ep.Triangles((HEIGHT, WIDTH), channels=1)
+        corners = triangles(kind, 10, rng)
+        covered = raster.coverage(jnp.asarray(corners), features.rows[:, 0], features.rows[:, 1])
+    for row, one in zip(np.asarray(covered), corners, strict=True):
+        np.testing.assert_allclose(row.reshape(HEIGHT, WIDTH), clipped_area(one), atol=1e-9)
+
+
+def difference_quotient(function, corners, step=1e-6):
+    gradient = np.zeros(6)
+    for c in range(6):
+        shift = np.zeros(6)
+        shift[c] = step
+        gradient[c] = (float(function(corners + shift)) - float(function(corners - shift))) / (2 * step)
+    return gradient
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("horizontal edge", "vertical edge")])
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_gradients_are_difference_quotients(implementation, kind):
+    """Random corners are almost surely off the grid's lines, where the area has a kink. Central differences of a piecewise
+    cubic function with step 1e-6: an error of 1e-10 by rounding for values of order ten, and none of order h, unless a corner
+    lies within 1e-6 of a grid line, which no seed here does. Huge triangles have gradients 50 times as large.
+    """
+    rng = np.random.default_rng(3)
+    gather, _ = IMPLEMENTATIONS[implementation]
+    with jax.enable_x64(True):
+        picture = jnp.asarray(rng.normal(size=(HEIGHT, WIDTH, 3)))
+        colour = jnp.asarray(rng.normal(size=(1, 3)))
+        both = jax.jit(lambda c: gather(c[None], colour, picture))
+        value = lambda c: both(jnp.asarray(c))[0][0] @ colour[0]  # noqa: E731
+        for corners in triangles(kind, 40, rng):
+            expected = difference_quotient(value, corners)
+            scale = 1 + np.abs(corners).max()
+            np.testing.assert_allclose(both(jnp.asarray(corners))[1][0], expected, atol=3e-8 * scale)
+
+
+def test_edges_along_the_axes_have_a_gradient_too():
+    """A box of constant colour: moving the lower edge of a right triangle by e changes its area by e times a half of its length."""
+    with jax.enable_x64(True):
+        picture = jnp.ones((HEIGHT, WIDTH, 1))
+        corners = jnp.asarray([[2.3, 2.6, 8.3, 2.6, 2.3, 7.6]])
+        for gather, _ in IMPLEMENTATIONS.values():
+            value, gradient = gather(corners, jnp.ones((1, 1)), picture)
+            np.testing.assert_allclose(value, [[15.0]])
+            np.testing.assert_allclose(gradient, [[-2.5, -3.0, 2.5, 0.0, 0.0, 3.0]], atol=1e-12)
+
+
+def test_a_collapsed_triangle_can_open():
+    """All on a line: no area, but a corner that leaves the line to its positive side gains area."""
+    with jax.enable_x64(True):
+        picture = jnp.ones((HEIGHT, WIDTH, 1))
+        corners = jnp.asarray([[2.3, 2.6, 8.3, 2.6, 5.3, 2.6]])
+        for gather, _ in IMPLEMENTATIONS.values():
+            value, gradient = gather(corners, jnp.ones((1, 1)), picture)
+            np.testing.assert_allclose(value, 0, atol=1e-12)
+            np.testing.assert_allclose(gradient[0, 5], 3.0)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_deposit_is_the_transpose_of_the_integral(channels):
+    rng = np.random.default_rng(4)
+    corners = np.concatenate([triangles(kind, 20, rng) for kind in KINDS])
+    with jax.enable_x64(True):
+        colours = jnp.asarray(rng.normal(size=(len(corners), channels)))
+        picture = jnp.asarray(rng.normal(size=(HEIGHT, WIDTH, channels)))
+        for gather, deposit in IMPLEMENTATIONS.values():
+            integral, _ = gather(jnp.asarray(corners), colours, picture)
+            left = jnp.sum(integral * colours)
+            right = jnp.sum(deposit(jnp.asarray(corners), colours) * picture)
+            np.testing.assert_allclose(left, right, rtol=1e-11)
+
+
+@KERNELS
+@pytest.mark.parametrize(("channels", "dtype"), [(1, np.float64), (3, np.float64), (3, np.float32)])
+def test_the_kernels_are_the_reference(channels, dtype):
+    """In double precision to rounding. In single precision the kernels still compute in double, the reference does not: its
+    tables sum 13 numbers of order one (error 13 * 6e-8), and coordinates of huge triangles, of order 300, are known to 2e-5
+    only, times edges of up to 13 pixels: 1e-3.
+    """
+    rng = np.random.default_rng(5)
+    corners = np.concatenate([triangles(kind, 30, rng) for kind in KINDS])
+    with jax.enable_x64(dtype == np.float64):
+        corners, colours = jnp.asarray(corners, dtype), jnp.asarray(rng.normal(size=(len(corners), channels)), dtype)
+        picture = jnp.asarray(rng.normal(size=(HEIGHT, WIDTH, channels)), dtype)
+        weights = jnp.asarray(rng.uniform(size=(HEIGHT, WIDTH)), dtype)
+        size = {"height": HEIGHT, "width": WIDTH}
+        pairs = [
+            (raster.gather(corners, colours, picture)[0], raster.reference_gather(corners, colours, picture)[0]),
+            (raster.deposit(corners, colours, **size), raster.reference_deposit(corners, colours, **size)),
+            (raster.square_norm(corners, weights), raster.reference_square_norm(corners, weights)),
+            (raster.deposit_squares(corners, colours, **size), raster.reference_deposit_squares(corners, colours, **size)),
+        ]
+        tolerance = 1e-10 if dtype == np.float64 else 2e-3
+        for kernel, reference in pairs:
+            np.testing.assert_allclose(kernel, reference, atol=tolerance, rtol=tolerance)
+        ours, theirs = (g(corners, colours, picture)[1] for g in (raster.gather, raster.reference_gather))
+        scale = 1 + np.abs(np.asarray(corners)).max(axis=1, keepdims=True)
+        np.testing.assert_allclose(ours / scale, theirs / scale, atol=tolerance)
+
+
+@KERNELS
+def test_single_precision_keeps_its_digits():
+    """Where edges cross many rows, single precision takes another way through the kernel, by differences of sums. Held against
+    double precision at the same corners, a picture of 200 x 230 pixels: the result is rounded to 6e-8 of itself, and differences
+    of SS (up to 230^2 / 2 of order one, rounded to 1e-16 of that) over pieces of 0.02 pixels lose less than 1e-7. What is left
+    is that of values and gradients near zero: 1e-6 of their typical size.
+    """
+    rng = np.random.default_rng(9)
+    scale = np.tile([230 / WIDTH, 200 / HEIGHT], 3)
+    corners = np.concatenate([triangles(kind, 60, rng) for kind in KINDS if kind != "huge"]) * scale
+    corners = np.concatenate([corners, corners * [1, 1, 1e-3, 1, 1e-3, 1]]).astype(np.float32)  # nearly vertical ones too
+    colours, picture = rng.normal(size=(len(corners), 3)).astype(np.float32), rng.normal(size=(200, 230, 3)).astype(np.float32)
+    single = [np.asarray(x) for x in raster.gather(*(jnp.asarray(a) for a in (corners, colours, picture)))]
+    with jax.enable_x64(True):
+        double = [np.asarray(x) for x in raster.gather(*(jnp.asarray(a, jnp.float64) for a in (corners, colours, picture)))]
+    for rounded, exact in zip(single, double, strict=True):
+        np.testing.assert_allclose(rounded, exact, rtol=1e-6, atol=1e-6 * np.sqrt(np.mean(exact**2)))
+
+
+coordinates = st.one_of(st.floats(-40, 40, width=32), st.integers(-3, 16).map(float), st.sampled_from([1e6, -1e6, 1e-30]))
+
+
+@KERNELS
+@hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
+@hypothesis.given(corners=st.lists(coordinates, min_size=6, max_size=6))
+def test_whatever_the_corners_kernel_reference_and_transpose_agree(corners):
+    """Also where corners lie on grid lines, edges coincide, or all is far away. Of 1e6 pixels double precision keeps 1e-10."""
+    rng = np.random.default_rng(6)
+    with jax.enable_x64(True):
+        corners, colours = jnp.asarray([corners], jnp.float64), jnp.ones((1, 1))
+        picture = jnp.asarray(rng.normal(size=(HEIGHT, WIDTH, 1)))
+        value, gradient = raster.gather(corners, colours, picture)
+        reference_value, _ = _jitted_reference(corners, colours, picture)
+        covered = raster.deposit(corners, colours, HEIGHT, WIDTH)
+    assert np.isfinite(gradient).all()
+    assert (np.asarray(covered) > -1e-8).all()
+    assert (np.asarray(covered) < 1 + 1e-8).all()
+    np.testing.assert_allclose(value, reference_value, atol=1e-7)
+    np.testing.assert_allclose(value[0, 0], np.sum(np.asarray(covered) * np.asarray(picture)), atol=1e-7)
+
+
+_jitted_reference = jax.jit(raster.reference_gather)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("colour", ["linear", "tanh"])
+def test_the_feature_map_keeps_its_laws(colour, channels):
+    """`values` entry by entry against the fast operations, and `pull` as the derivative of `potential`."""
+    rng = np.random.default_rng(7)
+    with jax.enable_x64(True):
+        features = ep.Triangles((HEIGHT, WIDTH), channels=channels, scale=2.0, spread=1.3, colour=colour)
+        particles = jnp.asarray(0.3 * rng.normal(size=(9, features.dim)))
+        matrix = np.asarray(features.values(particles, features.rows))
+        weights, vector = jnp.asarray(rng.normal(size=9)), jnp.asarray(rng.normal(size=features.shape))
+        np.testing.assert_allclose(features.average(particles, weights), np.tensordot(weights, matrix, 1), atol=1e-12)
+        potential, pull = features.potential_and_pull(particles, vector)
+        np.testing.assert_allclose(potential, np.tensordot(matrix, vector, vector.ndim), atol=1e-11)
+        mean, covariance = features.mean_and_covariance(particles)
+        np.testing.assert_allclose(mean, matrix.mean(axis=0), atol=1e-12)
+        deviation = (matrix - matrix.mean(axis=0)).reshape(9, features.shape[0], -1)
+        expected = np.einsum("rnk,rnl->nkl", deviation, deviation) / 8
+        np.testing.assert_allclose(covariance, expected if channels == 3 else expected[:, 0, 0], atol=1e-12)
+        rows = jnp.asarray(rng.uniform(size=features.shape[0]))
+        norms = np.einsum("n,rnk->r", rows, matrix.reshape(9, features.shape[0], -1) ** 2)
+        np.testing.assert_allclose(features.square_norms(particles, rows), norms, atol=1e-11)
+        step = 1e-6
+        for c in range(features.dim):
+            shift = jnp.zeros((1, features.dim)).at[0, c].set(step)
+            up, down = (features.potential(particles + s * shift, vector) for s in (1, -1))
+            np.testing.assert_allclose(pull[:, c], (up - down) / (2 * step), atol=1e-6)
+
+
+def test_a_picture_means_the_same_at_every_resolution():
+    """Averages over blocks of pixels of the larger picture are the smaller one: exact coverage commutes with shrinking."""
+    rng = np.random.default_rng(8)
+    small = ep.Triangles((20, 30))
+    particles = jnp.asarray(0.3 * rng.normal(size=(50, 9)), jnp.float32)
+    large = small.at((60, 90))
+    blocks = np.asarray(large.picture(particles)).reshape(20, 3, 30, 3, 3).mean(axis=(1, 3))
+    np.testing.assert_allclose(blocks, small.picture(particles), atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", [ep.MFLD(0.02), ep.EFP(0.1, ep.ULA(step_size=0.02, steps=5))])
+def test_solvers_take_triangles_like_any_other_features(solver):
+    """The picture comes closer: a white square on black."""
+    target = np.zeros((16, 16, 1))
+    target[4:12, 4:12] = 1
+    features = ep.Triangles((16, 16), channels=1, scale=5.0)
+    problem = ep.FiniteSum(features, ep.Squared(target.ravel()), temperature=1e-4, l2=2e-4)
+    solution = ep.solve(problem, solver, particles=100, iterations=150)
+    picture = np.asarray(solution.predict((16, 16))).reshape(16, 16)
+    assert np.mean((picture - target[..., 0]) ** 2) < 0.25 * np.mean((target - target.mean()) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"size": (0, 5)}, "whole number"),
+        ({"size": 5}, "size"),
+        ({"size": (5, 5), "channels": 2}, "channels"),
+        ({"size": (5, 5), "scale": -1}, "scale"),
+        ({"size": (5, 5), "spread": 0}, "spread"),
+        ({"size": (5, 5), "colour": "loud"}, "colour"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, word):
+    with pytest.raises(ValueError, match=word):
+        ep.Triangles(**arguments)
