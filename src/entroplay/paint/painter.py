@@ -33,6 +33,8 @@ FRAMES, LAST_FRAMES = 80, 20
 COARSE_SHARE, COARSE_FROM, COARSE_TRIANGLES = 0.4, 128, 500
 """The share of the iterations that is painted at half the size, where the shorter side has at least so many pixels and there are
 at least so many triangles."""
+AGAIN = 0.1
+"""The share of the first temperature at which a finished painting is taken up again."""
 MEAN_RATE = 0.02
 """The weight of the newest picture in the painter's running mean."""
 CHUNK_SECONDS, LONGEST_CHUNK = 0.15, 200
@@ -84,7 +86,8 @@ def paint(
         size: the longer side of the picture that is fitted; a larger photograph is reduced to that.
         background: the colour of the canvas, by name or as numbers from 0 to 1; default: the picture's mean colour. It also
             lies behind a transparent picture, which is white by default.
-        start: an earlier painting of the same size, whose triangles to go on from.
+        start: an earlier painting to go on from, with as many triangles. One that was interrupted is finished, with the
+            iterations it was begun for; one that was finished is warmed up a little and cooled again.
         callback: called now and then with a `Progress`; a true return value stops the painting.
         progress: print a line now and then.
 
@@ -116,12 +119,21 @@ def paint(
     pixels = read_image(image, size=whole("paint", "size", size), matte="white" if background is None else background)
     canvas = np.asarray(pixels.mean(axis=(0, 1)) if background is None else colour(background, pixels.shape[2]), np.float32)
     first_key, run_key = jax.random.split(jax.random.key(seed))
-    plan = _efp_plan(pixels - canvas, m, steps) if efp else _painter_plan(pixels - canvas, m, steps)
+    unfinished = start is not None and _unfinished(start, efp)
+    if start is not None and unfinished and iterations is None and seconds is None:
+        solver: Any = start.solution.solver
+        steps = round(solver.iterations)
+    if efp:
+        plan = _efp_plan(pixels - canvas, steps)
+    else:
+        plan = _painter_plan(pixels - canvas, m, steps, again=start is not None and not unfinished)
     if start is None:
         cloud = scattered_triangles(first_key, m, plan.problem.dim, plan.spread, plan.problem.dtype)
     else:
         cloud = _started(start, m, plan.problem)
     run = _Run(plan, run_key, cloud, seed, limit)
+    if start is not None and unfinished and seconds is None:
+        run.take_up(start)
     if seconds is not None:
         run.fit_into(positive("paint", "seconds", seconds))
     status = run.drive(tell)
@@ -141,9 +153,16 @@ def _told(callback: Callable[[Progress], Any] | None, progress: bool) -> Callabl
     return tell
 
 
-def _started(start: object, m: int, problem: FiniteSum) -> Particles:
+def _unfinished(start: object, efp: bool) -> bool:
+    """Whether the painting stopped before its time, so that the same schedule can be followed to its end."""
     if not isinstance(start, Painting):
         raise invalid("paint", "start", "a Painting", start)
+    solver: Any = start.solution.solver
+    early = isinstance(solver, TrianglePainter) and len(start.solution.history["iteration"]) < solver.iterations
+    return early and not efp
+
+
+def _started(start: Painting, m: int, problem: FiniteSum) -> Particles:
     features: Any = problem.features
     if start.solution.particles.shape != (m, problem.dim):
         raise invalid("paint", "start", f"a Painting of {m} triangles in as many channels", start.solution.particles.shape)
@@ -178,22 +197,25 @@ def _problem(pixels: np.ndarray, temperature: float, l2: float, **options: Any) 
     return FiniteSum(features, Squared(pixels.reshape(features.shape)), temperature=temperature, l2=l2)
 
 
-def _painter_plan(pixels: np.ndarray, m: int, iterations: int) -> _Plan:
-    """The temperature follows the picture's contrast; that of the prior stays fixed, l2 = 1.5 temperature."""
+def _painter_plan(pixels: np.ndarray, m: int, iterations: int, *, again: bool) -> _Plan:
+    """The temperature follows the picture's contrast; the prior stays fixed, l2 = 1.5 temperature. Painting `again` what was
+    finished before begins cooler and with shorter steps.
+    """
     contrast = max(float(np.mean(pixels**2)), 1e-6)
     solver = TrianglePainter(iterations)
-    hottest = 0.0017 * pixels.shape[2] * contrast
-    temperature = hottest / solver.heat
+    temperature = 0.0017 * pixels.shape[2] * contrast / solver.heat
+    if again:
+        solver = TrianglePainter(iterations, heat=AGAIN * solver.heat, corner_step=0.3 * 0.008, colour_step=0.3 * 0.06)
     problem = _problem(pixels, temperature, 1.5 * temperature, scale=59 * contrast**0.5)
     height, width = pixels.shape[:2]
     coarse = None
-    if min(height, width) >= COARSE_FROM and m >= COARSE_TRIANGLES:
+    if min(height, width) >= COARSE_FROM and m >= COARSE_TRIANGLES and not again:
         small = pixels[: height // 2 * 2, : width // 2 * 2].reshape(height // 2, 2, width // 2, 2, -1).mean(axis=(1, 3))
         coarse = _problem(small, temperature, 1.5 * temperature, scale=59 * contrast**0.5)
     return _Plan(problem, coarse, solver, iterations, 1.0, MEAN_RATE)
 
 
-def _efp_plan(pixels: np.ndarray, m: int, iterations: int) -> _Plan:
+def _efp_plan(pixels: np.ndarray, iterations: int) -> _Plan:
     """The paper's setting. It leaves the parameterisation open; this one works at its step sizes."""
     solver = EFP(0.01, ULA(step_size=CosineSteps(0.1, 0.01, float(iterations)), steps=10))
     problem = _problem(pixels, 1e-5, 1e-4, scale=PAPER_SCALE, spread=PAPER_SPREAD, colour="tanh")
@@ -215,6 +237,12 @@ class _Run:
         self.state: Any = None
         self.mean: Any = None
 
+    def take_up(self, start: Painting) -> None:
+        """Go on where an unfinished painting stopped, its history and film included."""
+        self.history = dict(start.solution.history)
+        self.done = len(self.history["iteration"])
+        self.frames = list(zip(start.film.iterations.tolist(), start.film.particles, strict=True))
+
     def fit_into(self, seconds: float) -> None:
         """Choose the number of iterations by the clock: time a few, and begin anew."""
         share = self.plan.coarse_iterations / self.plan.iterations
@@ -232,7 +260,7 @@ class _Run:
         if isinstance(solver, TrianglePainter):
             solver = eqx.tree_at(lambda s: s.iterations, solver, float(iterations))
         self.plan = _Plan(self.plan.problem, self.plan.coarse, solver, iterations, self.plan.spread, self.plan.mean_rate)
-        self.done, self.history, self.frames = 0, None, []
+        self.done, self.history, self.frames, self.state = 0, None, [], None
 
     def drive(self, tell: Callable[[Progress], bool]) -> Status:
         plan = self.plan
@@ -267,7 +295,7 @@ class _Run:
         return Status(Reason.ITERATIONS, f"all {plan.iterations} iterations done.")
 
     def _begin(self, problem: FiniteSum) -> None:
-        cloud = self.cloud if self.state is None or self.done == 0 else self.state.particles
+        cloud = self.cloud if self.state is None else self.state.particles
         moments = _average(traced(problem.features), cloud)
         self.state = self.plan.solver.init(problem, Start(cloud, moments, warm=False), self.plan.iterations)
         self.mean = moments

@@ -29,7 +29,7 @@ class CosineSteps(eqx.Module):
     iterations: float
 
     def __call__(self, iteration: Any) -> Any:
-        progress = jnp.minimum(iteration / self.iterations, 1)
+        progress = jnp.minimum(jnp.asarray(iteration, jnp.result_type(float)) / self.iterations, 1)
         return self.last + (self.first - self.last) * (1 + jnp.cos(jnp.pi * progress)) / 2
 
 
@@ -105,8 +105,7 @@ class TrianglePainter(Solver):
         self, problem: FiniteSum, key: PRNGKeyArray, state: TrianglePainterState, iteration: Array
     ) -> tuple[TrianglePainterState, Info]:
         noise_key, relocation_key = jax.random.split(key)
-        cold = jnp.cos(jnp.pi / 2 * jnp.minimum(iteration / self.iterations, 1)) ** 2
-        cold = cold.astype(problem.dtype)
+        cold = jnp.cos(jnp.pi / 2 * jnp.minimum(iteration.astype(problem.dtype) / self.iterations, 1)) ** 2
         heat = 1 + (self.heat - 1) * cold
         shrink = self.last_step + (1 - self.last_step) * cold
         l2 = heat * problem.l2_row
