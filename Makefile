@@ -39,9 +39,11 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-# Most of the time goes into compiling many small programs once: the compiler's own optimisation is left out here. `make test-all` keeps it.
+# Most of the time goes into compiling many small programs once: the compiler's own optimisation is left out here. `make test-all`
+# keeps it.
+QUICK_COMPILATION := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
 test: lint
-	XLA_FLAGS="--xla_backend_optimization_level=1 $$XLA_FLAGS" $(BIN)/python -m pytest -n 2 --dist worksteal
+	XLA_FLAGS="$(QUICK_COMPILATION) $$XLA_FLAGS" $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Kernel thinning comes as source and is compiled here, which also needs Python's headers.
 $(VENV)/.compress: $(VENV)/.ready

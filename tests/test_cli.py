@@ -15,6 +15,25 @@ from entroplay.cli import main
 SMALL = ["demo", "--particles", "30", "--iterations", "12"]
 
 
+@pytest.fixture
+def two_methods(monkeypatch):
+    """The demo with the first and the last of its methods, and one certificate each."""
+    everything = cli._methods
+
+    def few(full):
+        methods = everything(full)
+        return {name: (methods[name][0], methods[name][1][-1:]) for name in ("Algorithm 2 (paper)", "NewtonEFP")}
+
+    monkeypatch.setattr(cli, "_methods", few)
+
+
+@pytest.mark.slow
+def test_the_whole_demo_runs(tmp_path):
+    assert main([*SMALL, "--out", str(tmp_path)]) == 0
+    assert len(json.loads((tmp_path / "summary.json").read_text())["methods"]) == 4
+
+
+@pytest.mark.usefixtures("two_methods")
 def test_the_demo_leaves_a_table_a_picture_and_a_summary(tmp_path, capsys):
     """With --json the summary is all that goes to stdout; the table goes to stderr."""
     assert main([*SMALL, "--out", str(tmp_path), "--json", "--seed", "3"]) == 0
@@ -66,7 +85,9 @@ def test_a_failure_exits_with_1_and_says_why(tmp_path, capsys):
 def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path):
     command = [sys.executable, "-m", "entroplay", "demo", "--iterations", "1000000", "--particles", "50", "--out", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    time.sleep(12)
+    while "method" not in process.stdout.readline():
+        pass
+    time.sleep(5)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

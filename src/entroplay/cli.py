@@ -114,15 +114,18 @@ def _seed(text: str) -> int:
     return value
 
 
-def _demo(options: argparse.Namespace, say: Say) -> dict[str, Any]:
-    problem, full = paper_network(), options.iterations
-    newton = max(1, full // 6)
-    methods: dict[str, tuple[Solver, list[int]]] = {
+def _methods(full: int) -> dict[str, tuple[Solver, list[int]]]:
+    """What the demo compares, and after how many iterations it draws up certificates."""
+    return {
         "Algorithm 2 (paper)": (EFP(rate=0.01, sampler=ULA(step_size=0.01, steps=10)), _stops(full, 50)),
         "EFP, rate auto": (EFP(rate="auto"), [max(1, full // 3)]),
         "MFLD": (MFLD(step_size=0.1), [5 * full]),
-        "NewtonEFP": (NewtonEFP(), _stops(newton, 3)),
+        "NewtonEFP": (NewtonEFP(), _stops(max(1, full // 6), 3)),
     }
+
+
+def _demo(options: argparse.Namespace, say: Say) -> dict[str, Any]:
+    problem, methods = paper_network(), _methods(options.iterations)
     options.out.mkdir(parents=True, exist_ok=True)
     say(f"{problem}, {options.particles} particles, seed {options.seed}\n")
     say(f"{'method':<20}{'iterations':>11}{'pulls':>8}{'seconds':>9}{'loss':>11}{'own gap':>11}{'certified bound':>17}")
