@@ -41,7 +41,7 @@ lint: setup
 
 # Most of the time goes into compiling many small programs once: the compiler's own optimisation is left out here. `make test-all`
 # keeps it.
-QUICK_COMPILATION := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
+QUICK_COMPILATION := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 test: lint
 	XLA_FLAGS="$(QUICK_COMPILATION) $$XLA_FLAGS" $(BIN)/python -m pytest -n 2 --dist worksteal
 

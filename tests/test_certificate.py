@@ -55,6 +55,7 @@ def test_bounds_hold_over_twenty_seeds(name):
     assert close >= 18
 
 
+@pytest.mark.slow
 def test_a_cold_problem_with_many_modes_is_not_verified():
     """Four deep wells at very low temperature and a run whose particles never left where the prior put them."""
     velocities = np.repeat([-6.0, -2.0, 2.0, 6.0], [1, 12, 3, 9]) + np.tile([-0.05, 0.0, 0.05, 0.1, -0.1], 5)
