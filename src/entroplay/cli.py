@@ -117,10 +117,10 @@ def _seed(text: str) -> int:
 def _methods(full: int) -> dict[str, tuple[Solver, list[int]]]:
     """What the demo compares, and after how many iterations it draws up certificates."""
     return {
-        "Algorithm 2 (paper)": (EFP(rate=0.01, sampler=ULA(step_size=0.01, steps=10)), _stops(full, 50)),
+        "Algorithm 2 (paper)": (EFP(rate=0.01, sampler=ULA(step_size=0.01, steps=10)), _stops(full, 50, times=4)),
         "EFP, rate auto": (EFP(rate="auto"), [max(1, full // 3)]),
         "MFLD": (MFLD(step_size=0.1), [5 * full]),
-        "NewtonEFP": (NewtonEFP(), _stops(max(1, full // 6), 3)),
+        "NewtonEFP": (NewtonEFP(), _stops(max(1, full // 6), 5, times=2)),
     }
 
 
@@ -166,11 +166,11 @@ def _line(name: str, row: dict[str, Any]) -> str:
     return f"{name:<20}{row['iterations']:>11}{row['pulls']:>8}{row['seconds']:>9.2f}{row['loss']:>11.6f}{own:>11}{bound:>17}"
 
 
-def _stops(last: int, first: int) -> list[int]:
-    """Iterations from `first` to `last`, each twice the one before: where the demo draws up certificates."""
+def _stops(last: int, first: int, *, times: int) -> list[int]:
+    """Iterations from `first` to `last`, each so many `times` the one before: where the demo draws up certificates."""
     stops = [last]
-    while stops[0] // 2 >= first:
-        stops.insert(0, stops[0] // 2)
+    while stops[0] // times >= first:
+        stops.insert(0, stops[0] // times)
     return stops
 
 

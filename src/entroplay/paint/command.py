@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .files import check_output, write
+from .files import FILMS, check_output, write
 from .images import ImageError, colour, read_image
 from .painter import METHODS, PRESETS, Progress, paint
 from .painting import Painting
@@ -30,7 +30,9 @@ def add_paint_arguments(parser: argparse.ArgumentParser, count: Callable[[str], 
     )  # fmt: skip
     parser.add_argument("--triangles", type=count, default=None, metavar="M", help="how many (default: 1000)")
     parser.add_argument("--size", type=count, default=256, metavar="PIXELS", help="longer side of the fit (default: %(default)s)")
-    parser.add_argument("--render-size", type=count, metavar="PIXELS", help="longer side of what is written (default: the fit's)")
+    parser.add_argument(
+        "--render-size", type=count, metavar="PIXELS", help="longer side of the pictures that are written (default: the fit's)"
+    )
     parser.add_argument("--method", choices=METHODS, default="mfld", help="mfld (default) or the paper's efp")
     parser.add_argument("--preset", choices=PRESETS, help="paper: the setting of the paper's experiment")
     parser.add_argument("--iterations", type=count, metavar="T", help="how many steps (default: 2000)")
@@ -66,7 +68,8 @@ def run_paint(options: argparse.Namespace, say: Callable[..., None]) -> dict[str
         }  # fmt: skip
         say(painting)
         for path in outputs:
-            facts = write(painting, path, size=options.render_size)
+            # A film of print size would be huge; films keep a size of their own.
+            facts = write(painting, path, size=None if path.suffix.lower() in FILMS else options.render_size)
             report["files"].append(facts)
             say(f"Wrote {path}" + (f", whose own MSE is {facts['mse']:.6f}" if "mse" in facts else ""))
         reports.append(report)
