@@ -85,8 +85,7 @@ def test_a_failure_exits_with_1_and_says_why(tmp_path, capsys):
 def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path):
     command = [sys.executable, "-m", "entroplay", "demo", "--iterations", "1000000", "--particles", "50", "--out", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    while "method" not in process.stdout.readline():
-        pass
+    assert any("method" in line for line in iter(process.stdout.readline, ""))
     time.sleep(5)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
