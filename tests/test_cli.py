@@ -86,7 +86,7 @@ def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path):
     command = [sys.executable, "-m", "entroplay", "demo", "--iterations", "1000000", "--particles", "50", "--out", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     assert any("method" in line for line in iter(process.stdout.readline, ""))
-    time.sleep(5)
+    time.sleep(12)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
