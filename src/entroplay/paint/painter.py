@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..arguments import flag, invalid, one_of, positive, whole
-from ..features import Particles, traced
+from ..features import Particles, mean_features, traced
 from ..losses import Squared
 from ..problem import FiniteSum
 from ..recorder import empty_history, extend
@@ -276,14 +276,13 @@ class _Run:
                     following = next(s for s in stops if s > self.done)
                     length = min(count, following - self.done, last - self.done)
                     before = time.perf_counter()
-                    self._advance(problem, length)
+                    if not self._advance(problem, length):
+                        return Status(Reason.DIVERGED, f"left the finite range after iteration {self.done}. {plan.solver.remedy}")
                     elapsed = time.perf_counter() - before
                     count = int(np.clip(CHUNK_SECONDS * length / max(elapsed, 1e-9), 1, LONGEST_CHUNK))
                     history = self._history()
                     features: Any = problem.features
                     mse = 2 * float(history["loss_particles"][-1]) / features.colour_channels
-                    if not np.isfinite(mse):
-                        return Status(Reason.DIVERGED, f"left the finite range in iteration {self.done}. {plan.solver.remedy}")
                     if self.done in stops:
                         self.frames.append((self.done, np.asarray(self.state.particles)))
                     if tell(Progress(self.done, plan.iterations, float(history["seconds"][-1]), mse)):
@@ -296,22 +295,25 @@ class _Run:
 
     def _begin(self, problem: FiniteSum) -> None:
         cloud = self.cloud if self.state is None else self.state.particles
-        moments = _average(traced(problem.features), cloud)
+        moments = mean_features(problem.features, cloud)
         self.state = self.plan.solver.init(problem, Start(cloud, moments, warm=False), self.plan.iterations)
         self.mean = moments
         if self.history is None:
             self.history = empty_history(problem, self.plan.solver, self.state)
 
-    def _advance(self, problem: FiniteSum, count: int) -> None:
+    def _advance(self, problem: FiniteSum, count: int) -> bool:
+        """`count` iterations; False if they left the finite range, in which case what was there before is kept."""
         before = time.perf_counter()
         first, length = jnp.asarray(self.done, jnp.int32), jnp.asarray(count, jnp.int32)
         rate = jnp.asarray(self.plan.mean_rate, problem.dtype)
         problem, solver = traced((problem, self.plan.solver))
         state, mean, infos = _advance_chunk(problem, solver, self.key, self.state, self.mean, first, length, rate)
-        jax.block_until_ready(state.particles)
+        if not np.isfinite(np.asarray(state.particles)).all():
+            return False
         if count:
             history = extend(self._history(), infos, count, time.perf_counter() - before)
             self.state, self.mean, self.history, self.done = state, mean, history, self.done + count
+        return True
 
     def _history(self) -> History:
         assert self.history is not None
@@ -350,11 +352,6 @@ def _snapshots(iterations: int) -> list[int]:
     early = np.geomspace(1, iterations, min(FRAMES, iterations)).round().astype(int)
     late = np.linspace(max(1, iterations - 100), iterations, min(LAST_FRAMES, iterations)).round().astype(int)
     return sorted({*early.tolist(), *late.tolist(), iterations})
-
-
-@eqx.filter_jit
-def _average(features: Triangles, particles: Particles) -> Array:
-    return features.average(particles)
 
 
 # The work is done by kernels that are compiled already: little is gained by optimising what connects them, for seconds.
