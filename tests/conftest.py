@@ -13,3 +13,15 @@ import jax  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+import pytest  # noqa: E402
+
+LONG_PAGES = ("tutorial.md", "choosing.md")
+"""Pages of the documentation whose examples are problems of real size: `make test-all` runs them."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name in LONG_PAGES:
+            item.add_marker(pytest.mark.slow)

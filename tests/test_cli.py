@@ -85,10 +85,13 @@ def test_a_failure_exits_with_1_and_says_why(tmp_path, capsys):
 def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path):
     command = [sys.executable, "-m", "entroplay", "demo", "--iterations", "1000000", "--particles", "50", "--out", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    assert any("method" in line for line in iter(process.stdout.readline, ""))
-    time.sleep(12)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    try:
+        assert any("method" in line for line in iter(process.stdout.readline, ""))
+        time.sleep(12)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130, err
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["status"] == "interrupted"

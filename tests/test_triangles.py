@@ -192,6 +192,42 @@ def test_the_kernels_are_the_reference(channels, dtype):
         np.testing.assert_allclose(ours / scale, theirs / scale, atol=tolerance)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_layers_are_what_a_viewer_shows_and_know_their_slopes(implementation, channels):
+    """The picture against layer after layer of clipped areas, rounded and not; the gradient against difference quotients, whose
+    own error is of order step^2 = 1e-10 and rounding / step = 1e-10 of the distance, a number of order 50.
+    """
+    rng = np.random.default_rng(6)
+    corners = np.concatenate([triangles(kind, 2, rng) for kind in KINDS])
+    colours, opacities = rng.uniform(size=(len(corners), channels)), rng.uniform(size=len(corners))
+    background, target = np.round(rng.uniform(size=channels) * 255) / 255, rng.uniform(size=(HEIGHT, WIDTH, channels))
+    lay = jax.jit(raster.lay if implementation == "kernel" else raster.reference_lay, static_argnames="levels")
+    pictures = {0.0: np.broadcast_to(background, target.shape), 255.0: np.broadcast_to(background, target.shape)}
+    for triangle, colour, opacity in zip(corners, colours, opacities, strict=True):
+        for levels, picture in pictures.items():
+            picture = picture + opacity * clipped_area(triangle)[..., None] * (colour - picture)
+            pictures[levels] = np.round(picture * levels) / levels if levels else picture
+    with jax.enable_x64(True):
+        fixed = [jnp.asarray(a) for a in (corners, colours, opacities, background, target)]
+        for levels, picture in pictures.items():
+            np.testing.assert_allclose(lay(*fixed, levels=levels)[0], picture, atol=1e-9)
+        _, in_colours, in_opacities = lay(*fixed, levels=0.0)
+
+        def distance(colours, opacities):
+            picture = lay(fixed[0], jnp.asarray(colours), jnp.asarray(opacities), *fixed[3:], levels=0.0)[0]
+            return float(jnp.sum((picture - fixed[4]) ** 2)) / 2
+
+        for r in range(0, len(corners), 3):
+            step = np.zeros(len(corners))
+            step[r] = 1e-5
+            along = (distance(colours, opacities + step) - distance(colours, opacities - step)) / 2e-5
+            np.testing.assert_allclose(in_opacities[r], along, atol=1e-7)
+            painted = step[:, None] * np.eye(channels)[:1]
+            along = (distance(colours + painted, opacities) - distance(colours - painted, opacities)) / 2e-5
+            np.testing.assert_allclose(in_colours[r, 0], along, atol=1e-7)
+
+
 @KERNELS
 def test_single_precision_keeps_its_digits():
     """Where edges cross many rows, single precision takes another way through the kernel, by differences of sums. Held against

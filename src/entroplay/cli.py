@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -68,8 +68,15 @@ def _keep_compiled_programs() -> None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="entroplay", description="Optimisation over probability measures.")
+    parser = _Parser(prog="entroplay", description="Optimisation over probability measures.")
     parser.add_argument("--version", action="version", version=f"entroplay {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     demo = commands.add_parser(

@@ -147,8 +147,8 @@ def newton(quadrature: Quadrature, iterations: int = 200) -> np.ndarray:
         residual = quadrature.moments(density) - moments
         if np.abs(residual).max() <= 1e-13 * (1 + np.abs(moments).max()):
             break
-        jacobian = _jacobian(quadrature, density, moments)
-        direction = np.linalg.solve(np.eye(len(jacobian)) + jacobian, residual.ravel()).reshape(moments.shape)
+        response = jacobian(quadrature, density, moments)
+        direction = np.linalg.solve(np.eye(len(response)) + response, residual.ravel()).reshape(moments.shape)
         for halving in range(60):
             candidate = quadrature.retract(moments, 0.5**halving * direction)
             new_value = quadrature.dual_at(candidate)
@@ -160,7 +160,7 @@ def newton(quadrature: Quadrature, iterations: int = 200) -> np.ndarray:
     return moments
 
 
-def _jacobian(quadrature: Quadrature, density: np.ndarray, moments: np.ndarray) -> np.ndarray:
+def jacobian(quadrature: Quadrature, density: np.ndarray, moments: np.ndarray) -> np.ndarray:
     """J = C W loss''(H) / temperature, of shape (n k, n k)."""
     covariance = quadrature.covariance(density)
     curvature = quadrature.weighted_curvature(moments)
@@ -172,7 +172,7 @@ def _jacobian(quadrature: Quadrature, density: np.ndarray, moments: np.ndarray) 
 
 
 def _stability_limit(quadrature: Quadrature, density: np.ndarray, moments: np.ndarray) -> float:
-    eigenvalues = np.linalg.eigvals(_jacobian(quadrature, density, moments))
+    eigenvalues = np.linalg.eigvals(jacobian(quadrature, density, moments))
     return float(2 / (1 + eigenvalues.real.max()))
 
 

@@ -1,11 +1,12 @@
 r"""Triangles with exact area coverage, on a grid of pixels of side one.
 
 Pixel (row, column) is the square [column, column + 1] x [row, row + 1]; a triangle is six numbers x1, y1, x2, y2, x3, y3, and its
-coverage of a pixel the area they share. Four operations, each in O(width + height) per triangle but for the last two:
+coverage of a pixel the area they share. Five operations, the first two in O(width + height) per triangle:
 
 * `gather`: the integral of a picture over each triangle, and the gradient of <colour, integral> in its corners;
 * `deposit`: the transpose, a picture as the sum of coloured triangles;
-* `square_norm` and `deposit_squares`: sums of squared coverage.
+* `square_norm` and `deposit_squares`: sums of squared coverage;
+* `lay`: triangles laid over each other, and how far that is from a target.
 
 By Green's theorem an integral over a triangle is one of S dy along its edges, S the picture's running integral along a row. On
 the piece of an edge inside one row, x from p to q, the mean of S is (SS(q) - SS(p))/(q - p), SS the running integral of S. The
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .native import usable
@@ -60,11 +62,41 @@ def deposit_squares(corners: Corners, numbers: Float[Array, "m q"], height: int,
     return _either("triangles_deposit_squares", shape, reference, corners, numbers)
 
 
-def _either(kernel: str, shapes: Any, reference: Any, *arguments: Array) -> Any:
+class Laid(NamedTuple):
+    """Triangles laid over each other, and the gradient of half the squared distance from the target."""
+
+    picture: Picture
+    in_colours: Colours
+    in_opacities: Float[Array, "m"]
+
+
+def lay(
+    corners: Corners,
+    colours: Colours,
+    opacities: Float[Array, "m"],
+    background: Float[Array, "k"],
+    target: Picture,
+    *,
+    levels: float = 0.0,
+    lost: float = 0.0,
+) -> Laid:
+    """Lay triangle after triangle over the background, I <- I + opacity coverage (colour - I), the first one lowest.
+
+    Viewers with eight bits do that with errors: each layer takes `lost` away where it covers, and then the picture is rounded to
+    multiples of 1 / levels, unless that is 0. The gradient takes no notice of either.
+    """
+    m, dtype = corners.shape[0], corners.dtype
+    shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in (target.shape, colours.shape, (m,)))
+    reference = partial(reference_lay, levels=levels, lost=lost)
+    arguments = corners, colours, opacities, background, target
+    return Laid(*_either("triangles_lay", shapes, reference, *arguments, levels=np.float64(levels), lost=np.float64(lost)))
+
+
+def _either(kernel: str, shapes: Any, reference: Any, *arguments: Array, **attributes: Any) -> Any:
     """The kernel on CPUs that have it, else the reference. Both are the same function of the arguments."""
     if not usable():
         return reference(*arguments)
-    call = jax.ffi.ffi_call(f"entroplay_{kernel}", shapes, vmap_method="sequential")
+    call = partial(jax.ffi.ffi_call(f"entroplay_{kernel}", shapes, vmap_method="sequential"), **attributes)
     if {device.platform for device in jax.devices()} == {"cpu"}:
         return call(*arguments)  # the reference need not even be traced
     return jax.lax.platform_dependent(*arguments, cpu=lambda *a: call(*a), default=reference)
@@ -249,6 +281,43 @@ def reference_deposit_squares(
 
     blank = jnp.zeros((height, width, numbers.shape[1]), corners.dtype)
     return jax.lax.scan(add, blank, (corners, numbers))[0]
+
+
+def reference_lay(
+    corners: Corners,
+    colours: Colours,
+    opacities: Float[Array, "m"],
+    background: Float[Array, "k"],
+    target: Picture,
+    *,
+    levels: float = 0.0,
+    lost: float = 0.0,
+) -> tuple[Picture, Colours, Float[Array, "m"]]:
+    """`lay` in pure JAX, row by row, so that what reverse differentiation keeps stays small."""
+    height, width, channels = target.shape
+    columns = jnp.arange(width, dtype=corners.dtype)
+
+    def row(args: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        number, wanted = args
+        covered = coverage(corners, columns, jnp.broadcast_to(number, (width,)))
+
+        def distance(colours: Colours, opacities: Array) -> tuple[Array, Array]:
+            def over(line: Array, layer: tuple[Array, Array, Array]) -> tuple[Array, None]:
+                share, colour, opacity = layer
+                line = line + (opacity * share)[:, None] * (colour[None] - line)
+                line = line - jnp.where(share > 1e-9, lost, 0.0).astype(line.dtype)[:, None]
+                if levels > 0:
+                    line = line + jax.lax.stop_gradient(jnp.round(line * levels) / levels - line)
+                return line, None
+
+            line, _ = jax.lax.scan(over, jnp.broadcast_to(background, (width, channels)), (covered, colours, opacities))
+            return jnp.sum((line - wanted) ** 2) / 2, line
+
+        (_, line), slopes = jax.value_and_grad(distance, argnums=(0, 1), has_aux=True)(colours, opacities)
+        return line, slopes
+
+    picture, (in_colours, in_opacities) = jax.lax.map(row, (jnp.arange(height, dtype=corners.dtype), target))
+    return picture, jnp.sum(in_colours, axis=0), jnp.sum(in_opacities, axis=0)
 
 
 def _padded(array: Array) -> Array:

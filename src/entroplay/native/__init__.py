@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jax
 
-KERNELS = ("triangles_gather", "triangles_deposit", "triangles_square_norm", "triangles_deposit_squares")
+KERNELS = ("triangles_gather", "triangles_deposit", "triangles_square_norm", "triangles_deposit_squares", "triangles_lay")
 
 
 @functools.cache

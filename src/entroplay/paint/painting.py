@@ -115,17 +115,19 @@ class Painting(eqx.Module):
         last = int(self.film.iterations[-1])
         left = (1 - self.mean_rate) ** np.maximum(last - self.film.iterations, 0.0)
         weights = np.diff(left, prepend=0.0)
-        total = np.zeros((*self._size(size), self.shape[2]))
-        for weight, particles in zip(weights, self.film.particles, strict=True):
-            if weight > 1e-4:
-                total += weight * self._render(particles, size, clip=False)
-        return np.clip(total / weights[weights > 1e-4].sum(), 0, 1)
+        kept = weights > 1e-4
+        m = self.film.particles.shape[1]
+        shares = np.repeat(weights[kept] / weights[kept].sum() / m, m)
+        # The mean of pictures is one picture of all their triangles.
+        return self._render(self.film.particles[kept].reshape(len(shares), -1), size, shares)
 
-    def _render(self, particles: object, size: object = None, *, clip: bool = True) -> np.ndarray:
-        with jax.enable_x64(self.solution.problem.dtype == jnp.float64):
+    def _render(self, particles: object, size: object = None, shares: np.ndarray | None = None) -> np.ndarray:
+        problem = self.solution.problem
+        with jax.enable_x64(problem.dtype == jnp.float64):
             features = self.features if size is None else self.features.at(self._size(size))
-            picture = np.asarray(_draw(features, jnp.asarray(particles))) + self.background
-        return np.clip(picture, 0, 1) if clip else picture
+            weights = None if shares is None else jnp.asarray(shares, problem.dtype)
+            picture = np.asarray(_draw(features, jnp.asarray(particles), weights)) + self.background
+        return np.clip(picture, 0, 1)
 
     def _size(self, size: object) -> tuple[int, int]:
         if isinstance(size, tuple | list | np.ndarray):
@@ -169,8 +171,8 @@ class Painting(eqx.Module):
 
 
 @eqx.filter_jit
-def _draw(features: Triangles, particles: Array) -> Array:
-    return features.picture(particles)
+def _draw(features: Triangles, particles: Array, weights: Array | None) -> Array:
+    return features.picture(particles, weights)
 
 
 def psnr(mse: float) -> float:

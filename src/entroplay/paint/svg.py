@@ -3,29 +3,31 @@
 A painting adds signed colours in no order; SVG lays one shape over the other: I <- (1 - a) I + a C where it covers, with opacity a
 and a colour C between black and white. The corners stay; opacities and colours are fitted anew to the picture, by gradient
 descent through that composition. What comes out is measured and written into the file: it is a little less close.
+
+Viewers keep eight bits and an opacity of eight bits, and differ in how: some round after each layer, others cut off and so lose
+half a level each time, which a thousand faint layers make ten levels of. So opacities do not become too small, and the fit lies
+half-way between the two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from ..raster import deposit
+from ..raster import gather, lay
 from .painting import Painting
 
-STEPS = 80
+STEPS = 120
 """Of the fit."""
-OPACITIES = (0.02, 0.98)
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """What a triangle covers: a box of the canvas, and how much of each of its pixels."""
-
-    box: tuple[slice, slice]
-    covered: np.ndarray
+LOWEST, HIGHEST = 0.06, 0.98
+"""Opacities."""
+LEVELS = 255
 
 
 @dataclass(frozen=True)
@@ -37,29 +39,49 @@ class Layers:
     opacities: np.ndarray
     background: np.ndarray
     mse: float
-    """The mean squared distance from the picture, as a viewer shows it that rounds to eight bits after every layer."""
+    """The mean squared distance from the picture in a viewer with eight bits: the larger one of those that round after every layer
+    and those that cut off."""
 
 
 def layers(painting: Painting) -> Layers:
     """Opacities and colours with which the painting's triangles, the largest lowest, come closest to the picture."""
     vertices, added = painting.triangles
-    height, width, _ = painting.shape
+    height, width, channels = painting.shape
     edges = vertices[:, 1:] - vertices[:, :1]
     area = np.abs(edges[:, 0, 0] * edges[:, 1, 1] - edges[:, 0, 1] * edges[:, 1, 0]) / 2
     order = np.argsort(-area)
-    vertices, added, area = vertices[order], added[order], area[order]
-    shapes = [_shape(v * [width, height], height, width) for v in vertices]
-    target, background = painting.target.astype(np.float32), painting.background.astype(np.float32)
+    vertices, added = vertices[order], added[order]
+    corners = jnp.asarray((vertices * [width, height]).reshape(-1, 6), jnp.float32)
+    target, background = (jnp.asarray(a, jnp.float32) for a in (painting.target, painting.background))
     # A first guess: what a triangle adds, over the mean of the picture where it lies.
     opacity = np.clip(3 * np.abs(added).max(axis=1), 0.05, 0.6)
-    under = np.array([_mean_under(s, target, background) for s in shapes])
+    covered = np.asarray(gather(corners, jnp.ones((len(corners), 1), jnp.float32), jnp.ones((height, width, 1), jnp.float32))[0])
+    integral = np.asarray(gather(corners, jnp.ones((len(corners), channels), jnp.float32), target)[0])
+    under = np.where(covered > 1e-6, integral / np.maximum(covered, 1e-6), np.asarray(background))
     colour = np.clip(under + added / opacity[:, None], 0.02, 0.98)
-    hidden = [_logit(colour), _logit((opacity - OPACITIES[0]) / (OPACITIES[1] - OPACITIES[0]))]
-    colour, opacity = _descend(hidden, shapes, target, background)
-    rounded, canvas = np.round(colour * 255) / 255, np.round(background * 255) / 255
-    picture, _ = _compose(shapes, rounded, np.round(opacity, 3), canvas, target.shape, eight_bits=True)
-    mse = float(np.mean((picture - target) ** 2))
-    return Layers(vertices, rounded, np.round(opacity, 3), canvas, mse)
+
+    def laid(colour: np.ndarray, opacity: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        found = _lay(corners, jnp.asarray(colour, jnp.float32), jnp.asarray(opacity, jnp.float32), background, target)
+        distance = float(jnp.mean((found.picture - target) ** 2))
+        return distance, np.asarray(found.in_colours), np.asarray(found.in_opacities)
+
+    colour, opacity = _descend(laid, colour, opacity)
+    colour, canvas = (np.round(np.asarray(a) * LEVELS) / LEVELS for a in (colour, background))
+    opacity = np.round(opacity * LEVELS) / LEVELS
+    return Layers(vertices, colour, opacity, canvas, max(shown_error(corners, colour, opacity, canvas, target)))
+
+
+def shown_error(corners: Array, colour: np.ndarray, opacity: np.ndarray, canvas: np.ndarray, target: Array) -> tuple[float, float]:
+    """The mean squared distance in viewers that round, and in those that cut off."""
+    # Viewers multiply colours by opacities first, and keep eight bits of that as well.
+    seen = np.round(colour * opacity[:, None] * LEVELS) / (opacity[:, None] * LEVELS)
+    shown, shares, ground = (jnp.asarray(a, jnp.float32) for a in (seen, opacity, canvas))
+    pictures = [lay(corners, shown, shares, ground, target, levels=LEVELS, lost=lost).picture for lost in (0.0, 0.5 / LEVELS)]
+    rounding, cutting = (float(jnp.mean((picture - target) ** 2)) for picture in pictures)
+    return rounding, cutting
+
+
+_lay = jax.jit(partial(lay, lost=0.25 / LEVELS))
 
 
 def to_svg(painting: Painting, size: tuple[int, int]) -> tuple[str, float]:
@@ -74,67 +96,24 @@ def to_svg(painting: Painting, size: tuple[int, int]) -> tuple[str, float]:
     ]
     for corners, colour, opacity in zip(points, found.colours, found.opacities, strict=True):
         path = " ".join(f"{x:.2f},{y:.2f}" for x, y in corners)
-        lines.append(f'<polygon points="{path}" fill="{_hex(colour)}" fill-opacity="{opacity:.3f}"/>')
+        lines.append(f'<polygon points="{path}" fill="{_hex(colour)}" fill-opacity="{opacity:.4f}"/>')
     return "\n".join([*lines, "</svg>"]) + "\n", found.mse
 
 
-def _shape(corners: np.ndarray, height: int, width: int) -> _Shape:
-    low = np.clip(np.floor(corners.min(axis=0)), 0, [width, height]).astype(int)
-    high = np.clip(np.ceil(corners.max(axis=0)), 0, [width, height]).astype(int)
-    picture = np.asarray(deposit(jnp.asarray(corners.reshape(1, 6), jnp.float32), jnp.ones((1, 1), jnp.float32), height, width))
-    box = slice(low[1], max(high[1], low[1])), slice(low[0], max(high[0], low[0]))
-    return _Shape(box, picture[box].astype(np.float32))
-
-
-def _mean_under(shape: _Shape, target: np.ndarray, background: np.ndarray) -> np.ndarray:
-    total = shape.covered.sum()
-    return background if total <= 0 else (shape.covered * target[shape.box]).sum(axis=(0, 1)) / total
-
-
-def _compose(
-    shapes: list[_Shape],
-    colour: np.ndarray,
-    opacity: np.ndarray,
-    background: np.ndarray,
-    size: tuple[int, ...],
-    *,
-    eight_bits: bool = False,
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The picture, and what lay under each shape."""
-    picture = np.broadcast_to(background, size).astype(np.float32)
-    below = []
-    for shape, c, a in zip(shapes, colour.astype(np.float32), opacity.astype(np.float32), strict=True):
-        region = picture[shape.box]
-        below.append(region.copy())
-        region += (a * shape.covered) * (c - region)
-        if eight_bits:
-            region[:] = np.round(region * 255) / 255
-    return picture, below
-
-
 def _descend(
-    hidden: list[np.ndarray], shapes: list[_Shape], target: np.ndarray, background: np.ndarray
+    laid: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray, np.ndarray]], colour: np.ndarray, opacity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Adam on colours and opacities, each kept within its range by a logistic function; the best of all steps."""
-    low, high = OPACITIES
+    hidden = [_logit(colour), _logit((opacity - LOWEST) / (HIGHEST - LOWEST))]
     first, second = [np.zeros_like(h) for h in hidden], [np.zeros_like(h) for h in hidden]
     best: tuple[float, np.ndarray, np.ndarray] | None = None
     for step in range(1, STEPS + 1):
         colour, share = (1 / (1 + np.exp(-h)) for h in hidden)
-        opacity = low + (high - low) * share
-        picture, below = _compose(shapes, colour, opacity, background, target.shape)
-        error = picture - target
-        loss = float(np.mean(error**2))
-        if best is None or loss < best[0]:
-            best = loss, colour, opacity
-        in_colour, in_opacity = np.zeros_like(colour), np.zeros_like(opacity)
-        for j in range(len(shapes) - 1, -1, -1):
-            slope, covered = error[shapes[j].box], shapes[j].covered
-            seen = covered * slope
-            in_colour[j] = opacity[j] * seen.sum(axis=(0, 1))
-            in_opacity[j] = np.sum(seen * (colour[j].astype(np.float32) - below[j]))
-            slope -= opacity[j].astype(np.float32) * seen
-        gradients = [in_colour * colour * (1 - colour), in_opacity * (high - low) * share * (1 - share)]
+        opacity = LOWEST + (HIGHEST - LOWEST) * share
+        distance, in_colour, in_opacity = laid(colour, opacity)
+        if best is None or distance < best[0]:
+            best = distance, colour, opacity
+        gradients = [in_colour * colour * (1 - colour), in_opacity * (HIGHEST - LOWEST) * share * (1 - share)]
         rate = 0.15 * np.cos(np.pi / 2 * (step - 1) / STEPS)
         for i, gradient in enumerate(gradients):
             first[i] = 0.9 * first[i] + 0.1 * gradient
