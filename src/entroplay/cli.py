@@ -127,7 +127,7 @@ def _methods(full: int) -> dict[str, tuple[Solver, list[int]]]:
         "Algorithm 2 (paper)": (EFP(rate=0.01, sampler=ULA(step_size=0.01, steps=10)), _stops(full, 50, times=4)),
         "EFP, rate auto": (EFP(rate="auto"), [max(1, full // 3)]),
         "MFLD": (MFLD(step_size=0.1), [5 * full]),
-        "NewtonEFP": (NewtonEFP(), _stops(max(1, full // 6), 5, times=2)),
+        "NewtonEFP": (NewtonEFP(), _stops(max(1, full // 6), 5, times=4)),
     }
 
 
