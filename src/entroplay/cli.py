@@ -1,4 +1,4 @@
-"""The command line: `entroplay demo` and `entroplay paint`. Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted."""
+"""The command line: `entroplay demo`, `paint` and `reproduce`. Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy as np
 from . import __version__
 from .certificate.certify import Certificate, certify
 from .paint.command import UsageError, add_paint_arguments, run_paint
+from .reproduce.command import add_reproduce_arguments, run_reproduce
 from .samplers import ULA
 from .solution import Solution
 from .solve import solve
@@ -100,7 +101,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_paint_arguments(painter, _count)
     painter.set_defaults(run=run_paint)
-    for command in (demo, painter):
+    paper = commands.add_parser(
+        "reproduce",
+        help="the paper's figures and theorems, run anew",
+        description="Run what the paper claims and write figures (PNG and SVG), numbers (JSON) and one page that puts claim and "
+        "measurement side by side.",
+    )
+    add_reproduce_arguments(paper)
+    paper.set_defaults(run=run_reproduce)
+    for command in (demo, painter, paper):
         command.add_argument("--seed", type=_seed, default=0, help="seed of all randomness (default: %(default)s)")
         command.add_argument("--quiet", action="store_true", help="print nothing but errors")
         command.add_argument("--json", action="store_true", help="the summary as one JSON object on stdout, all else on stderr")

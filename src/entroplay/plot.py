@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .grid import GridSolution
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -35,7 +35,7 @@ def convergence(solutions: Solution | dict[str, Solution], *, against: str = "it
     if against not in ("iteration", "pulls", "passes", "seconds"):
         raise invalid("plot.convergence", "against", "'iteration', 'pulls', 'passes' or 'seconds'", against)
     runs = {"": solutions} if isinstance(solutions, Solution) else solutions
-    plt = _pyplot()
+    plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for index, (label, solution) in enumerate(runs.items()):
         colour, history = f"C{index}", solution.history
@@ -63,7 +63,7 @@ def certified(
             hollow marker is a bound that the clouds did not verify; a faint line is what the run itself believed.
         against: the horizontal axis: "pulls", "passes", "iteration" or "seconds".
     """
-    plt = _pyplot()
+    plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for index, (label, solution) in enumerate(runs.items()):
         colour, history = f"C{index}", solution.history
@@ -105,7 +105,7 @@ def particles(solution: Solution, exact: GridSolution | None = None, *, axes: Ax
     if solution.problem.dim > 2:
         raise invalid("plot.particles", "solution", "of a problem with one or two parameters", f"d = {solution.problem.dim}")
     if axes is None:
-        axes = _pyplot().subplots(figsize=(6, 4.5), layout="constrained")[1]
+        axes = pyplot().subplots(figsize=(6, 4.5), layout="constrained")[1]
     assert axes is not None
     cloud = np.asarray(solution.particles)
     if solution.problem.dim == 1:

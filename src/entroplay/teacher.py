@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from .arguments import one_of
 from .features import Neurons
 from .losses import Squared
 from .problem import FiniteSum
 
 
-def cosine_teacher(n: int = 500, d: int = 5, *, width: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs x ~ N(0, I_d) and labels y = mean_j cos(v_j . x), v_j ~ N(0, I_d / d), j = 1..width.
+def cosine_teacher(
+    n: int = 500, d: int = 5, *, width: int = 10, inputs: str = "normal", seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs x of variance one, normal or uniform, and labels y = mean_j cos(v_j . x), v_j ~ N(0, I_d / d), j = 1..width.
 
     The paper gives n = 500, d = 5 and the cosine; the law of the inputs and the teacher's width are our choice.
     """
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
+    if one_of("cosine_teacher", "inputs", inputs, ("normal", "uniform")) == "normal":
+        X = rng.normal(size=(n, d))
+    else:
+        X = rng.uniform(-(3**0.5), 3**0.5, size=(n, d))
     teacher = rng.normal(size=(width, d)) / np.sqrt(d)
     return X, np.cos(X @ teacher.T).mean(axis=1)
 

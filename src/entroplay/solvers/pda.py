@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..arguments import invalid
+from ..arguments import flag, invalid
 from ..certificate.gap import fenchel_young_gap, sampling_bias
 from ..features import Moments, Particles
 from ..gibbs import Gibbs
@@ -41,12 +41,16 @@ class PDA(Solver):
 
     Args:
         sampler: what draws from the Gibbs measures; default `MALA()`.
+        weighted: False for the simpler form that a footnote of the fictitious play paper illustrates: the plain mean of all slopes
+            so far, at the problem's own temperature.
     """
 
     sampler: Sampler
+    weighted: bool = eqx.field(static=True)
 
-    def __init__(self, sampler: Sampler | None = None):
+    def __init__(self, sampler: Sampler | None = None, weighted: bool = True):
         self.sampler = sampler_or_default("PDA", sampler)
+        self.weighted = flag("PDA", "weighted", weighted)
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> PDAState:
         return PDAState(start.particles, start.moments, jnp.zeros_like(start.moments), self.sampler.init(problem))
@@ -54,13 +58,14 @@ class PDA(Solver):
     def step(self, problem: FiniteSum, key: PRNGKeyArray, state: PDAState, iteration: Array) -> tuple[PDAState, Info]:
         t = (iteration + 1).astype(problem.dtype)
         seen = problem.features.average(state.particles)
-        dual = averaged(state.dual, problem.slope(seen), t)
-        moments = averaged(state.moments, seen, t)
+        heat = (t + 2) / t if self.weighted else jnp.ones_like(t)
+        dual = averaged(state.dual, problem.slope(seen), t, weighted=self.weighted)
+        moments = averaged(state.moments, seen, t, weighted=self.weighted)
         particles, sampler, moved = self.sampler.run(
-            key, Gibbs(problem, dual, heat=(t + 2) / t), state.particles, state.sampler, iteration
+            key, Gibbs(problem, dual, heat=heat), state.particles, state.sampler, iteration
         )
         info = Info(
-            gap=_gap_at_true_temperature(problem, particles, dual, t),
+            gap=_gap_at_true_temperature(problem, particles, dual, heat),
             loss_moments=problem.empirical_loss(moments),
             loss_particles=problem.empirical_loss(seen),
             acceptance=moved.acceptance,
@@ -91,14 +96,14 @@ class PDA(Solver):
         self.sampler.check(iterations)
 
 
-def averaged(mean: Moments, new: Moments, t: Array) -> Moments:
-    """The mean with weights 2 s / (t (t + 1)) over s <= t, from that over s <= t - 1."""
-    return mean + 2 / (t + 1) * (new - mean)
+def averaged(mean: Moments, new: Moments, t: Array, *, weighted: bool = True) -> Moments:
+    """The mean with weights 2 s / (t (t + 1)), or 1 / t, over s <= t, from that over s <= t - 1."""
+    return mean + (2 / (t + 1) if weighted else 1 / t) * (new - mean)
 
 
-def _gap_at_true_temperature(problem: FiniteSum, particles: Particles, dual: Moments, t: Array) -> Float[Array, ""]:
-    """The Fenchel-Young gap of the dual, from a cloud that is (t + 2)/t times too hot, re-weighted."""
-    log_weights = -Gibbs(problem, dual).energy(particles) * 2 / ((t + 2) * problem.temperature)
+def _gap_at_true_temperature(problem: FiniteSum, particles: Particles, dual: Moments, heat: Array) -> Float[Array, ""]:
+    """The Fenchel-Young gap of the dual, from a cloud that is `heat` times too hot, re-weighted."""
+    log_weights = -Gibbs(problem, dual).energy(particles) * (1 - 1 / heat) / problem.temperature
     mean = problem.features.average(particles, jax.nn.softmax(log_weights))
     _, covariance = problem.features.mean_and_covariance(particles)
     bias = sampling_bias(problem, mean, covariance, 1) / effective_sample_size(log_weights)
