@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import entroplay as ep
 
@@ -59,3 +60,8 @@ SOLVERS = {
     "PSDCA": lambda: ep.PSDCA(ep.MALA(steps=3), batch=5, half_range=3.0),
 }
 """All six methods, with few moves: for tests of the contract. Tests that use the same sizes share what is compiled."""
+
+
+def solvers(*always):
+    """All six as parameters of a test, those not named here in `make test-all` only: each takes seconds to compile."""
+    return [pytest.param(name, marks=() if name in always else pytest.mark.slow) for name in SOLVERS]

@@ -8,13 +8,13 @@ import time
 
 import numpy as np
 import pytest
-from problems import SOLVERS, logistic, squared
+from problems import SOLVERS, logistic, solvers, squared
 
 import entroplay as ep
 from entroplay import storage
 
 
-@pytest.mark.parametrize("name", list(SOLVERS))
+@pytest.mark.parametrize("name", solvers("EFP", "NewtonEFP", "PSDCA"))
 def test_a_resumed_run_gives_the_uninterrupted_runs_numbers(name, tmp_path):
     problem, path = squared(d=2), tmp_path / "run.ckpt"
 

@@ -1,14 +1,11 @@
 """The command line as a user meets it: output, files, exit codes."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
+from problems import squared
 
+import entroplay as ep
 from entroplay import cli
 from entroplay.cli import main
 
@@ -17,7 +14,7 @@ SMALL = ["demo", "--particles", "30", "--iterations", "12"]
 
 @pytest.fixture
 def two_methods(monkeypatch):
-    """The demo with the first and the last of its methods, and one certificate each."""
+    """The demo with the first and the last of its methods, one certificate each, and a small problem."""
     everything = cli._methods
 
     def few(full):
@@ -25,6 +22,7 @@ def two_methods(monkeypatch):
         return {name: (methods[name][0], methods[name][1][-1:]) for name in ("Algorithm 2 (paper)", "NewtonEFP")}
 
     monkeypatch.setattr(cli, "_methods", few)
+    monkeypatch.setattr(cli, "paper_network", lambda: squared(d=2))
 
 
 @pytest.mark.slow
@@ -82,19 +80,21 @@ def test_a_failure_exits_with_1_and_says_why(tmp_path, capsys):
     assert "entroplay demo:" in capsys.readouterr().err
 
 
-def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path):
-    command = [sys.executable, "-m", "entroplay", "demo", "--iterations", "1000000", "--particles", "50", "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    try:
-        assert any("method" in line for line in iter(process.stdout.readline, ""))
-        time.sleep(12)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130, err
+@pytest.mark.usefixtures("two_methods")
+def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path, monkeypatch):
+    """Ctrl-C while the second method runs. (`entroplay paint` is interrupted by a signal, in a process of its own: test_paint.py.)"""
+    solve = cli.solve
+
+    def interrupt(report):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        cli, "solve", lambda p, solver, **k: solve(p, solver, **k, callback=interrupt if isinstance(solver, ep.NewtonEFP) else None)
+    )
+    assert main([*SMALL, "--out", str(tmp_path)]) == 130
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["status"] == "interrupted"
+    assert summary["methods"]["Algorithm 2 (paper)"]["iterations"] == 12
     assert (tmp_path / "convergence.png").exists()
 
 

@@ -14,7 +14,7 @@ from entroplay.quadrature import kl
 @pytest.fixture(scope="module", params=list(ALL))
 def exact(request):
     problem = ALL[request.param]()
-    points = 101 if problem.dim == 2 else 2001
+    points = 61 if problem.dim == 2 else 2001
     return ep.grid.solve(problem, rate=0.01, iterations=300, points=points)
 
 

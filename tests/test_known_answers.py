@@ -79,7 +79,8 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n != "logistic d=1" else n for n in PROBLEMS])
+@pytest.mark.slow  # test_solvers.py holds EFP against the oracle in every run
+@pytest.mark.parametrize("name", list(PROBLEMS))
 def test_efp_agrees_with_the_oracle_in_moments(name):
     """H - H* of a stationary EFP run obeys, to first order, x <- (I - rate (I + J)) x + rate e with Cov e = C/m: its
     covariance solves a discrete Lyapunov equation whose J and C come from the grid. The cloud's own mean adds e.

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from .compilation import compiled
 from .features import Moments, Particles
 from .gibbs import Gibbs
 from .moves import StepAdaptation, first_step, metropolis_moves
@@ -179,7 +180,7 @@ def follow(
     return state
 
 
-@eqx.filter_jit
+@compiled
 def bridge(
     problem: FiniteSum, key: PRNGKeyArray, particles: Particles, start: Moments, start_l2: Any, end: Moments, *, stages: int = 50
 ) -> Particles:

@@ -22,6 +22,7 @@ from jaxtyping import Array, PRNGKeyArray
 from .arguments import flag, invalid, positive, whole
 from .calibration import calibrated_weights
 from .certificate.certify import Certificate, anchor_of, certify_dual, full_path
+from .compilation import compiled
 from .features import Moments, Particles, mean_features, traced
 from .fingerprint import fingerprint
 from .problem import FiniteSum
@@ -317,7 +318,7 @@ class _Run:
         return Status(Reason.DIVERGED, f"{where}; the last finite state is returned. {self.remedy}")
 
 
-@eqx.filter_jit
+@compiled
 def _advance_chunk(
     problem: FiniteSum, solver: Solver, key: PRNGKeyArray, state: Any, path: Path, first: Array, length: Array, ceiling: Array
 ) -> tuple[Any, Path, Any, Array, Array]:

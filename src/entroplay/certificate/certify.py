@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..arguments import invalid, whole
+from ..compilation import compiled
 from ..features import Moments, Particles, traced
 from ..gibbs import Gibbs
 from ..losses import row_dot
@@ -159,7 +160,7 @@ class Evidence(eqx.Module):
     own_spread: Float[Array, "n *cc"]
 
 
-@eqx.filter_jit
+@compiled
 def _gather(
     problem: FiniteSum, key: PRNGKeyArray, path: Float[Array, "k n *c"], own: Particles, *, islands: int, size: int, snapshots: int
 ) -> Evidence:

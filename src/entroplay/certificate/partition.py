@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..compilation import compiled
 from ..features import Moments, traced
 from ..problem import FiniteSum
 from ..quadrature import guaranteed_box, points_per_axis, tightened
@@ -54,7 +54,7 @@ def by_importance_sampling(problem: FiniteSum, key: PRNGKeyArray, dual: Moments)
     return from_replicates(problem, np.log(shifted.mean(axis=1)) + log_weights.max(), "importance sampling from the prior")
 
 
-@eqx.filter_jit
+@compiled
 def _prior_log_weights(problem: FiniteSum, key: PRNGKeyArray, dual: Moments) -> Float[Array, "b m"]:
     draws = problem.prior(key, PRIOR_DRAWS)
     potential = problem.features.potential(draws, problem.weigh(dual))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..arguments import flag, invalid, one_of, positive, whole
+from ..compilation import compiled
 from ..features import Particles, mean_features, traced
 from ..losses import Squared
 from ..problem import FiniteSum
@@ -355,7 +357,7 @@ def _snapshots(iterations: int) -> list[int]:
 
 
 # The work is done by kernels that are compiled already: little is gained by optimising what connects them, for seconds.
-@eqx.filter_jit(compiler_options={"xla_backend_optimization_level": 1})  # type: ignore[call-overload]
+@partial(compiled, level=1)
 def _advance_chunk(
     problem: FiniteSum, solver: Solver, key: PRNGKeyArray, state: Any, mean: Array, first: Array, length: Array, rate: Array
 ) -> tuple[Any, Array, Any]:

@@ -62,16 +62,27 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
     return Part(
         name="memory",
         title="Memory over iterations",
-        paper="The naive implementation keeps all particles of the past, Algorithm 2 none: its memory does not depend on the iterations.",
+        paper="The naive implementation keeps all particles of the past, Algorithm 2 none: its memory does not depend on "
+        "the iterations.",
         found=f"Per iteration Algorithm 2 adds {slopes['EFP']:.2f} clouds of {PARTICLES} particles, the naive implementation "
         f"{slopes['NaiveEFP']:.2f}.",
         figures={"memory": figure},
         captions={"memory": "The most bytes of arrays alive during a run, against its number of iterations."},
         claims=(
-            Claim("Section 3.2", "memory of Algorithm 2 does not grow: less than a hundredth of a cloud per iteration",
-                  f"{PARTICLES} particles", abs(slopes["EFP"]), 0.01),
-            Claim("Section 3.2", "memory of the naive implementation grows by a cloud per iteration at least", f"{PARTICLES} particles",
-                  1.0, slopes["NaiveEFP"]),
+            Claim(
+                "Section 3.2",
+                "memory of Algorithm 2 does not grow: less than a hundredth of a cloud per iteration",
+                f"{PARTICLES} particles",
+                abs(slopes["EFP"]),
+                0.01,
+            ),
+            Claim(
+                "Section 3.2",
+                "memory of the naive implementation grows by a cloud per iteration at least",
+                f"{PARTICLES} particles",
+                1.0,
+                slopes["NaiveEFP"],
+            ),
         ),
         numbers={"iterations": lengths, "bytes": found, "clouds per iteration": slopes},
-    )  # fmt: skip
+    )

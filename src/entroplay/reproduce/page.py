@@ -14,9 +14,12 @@ h1 { font-size: 1.6rem } h2 { margin-top: 3rem; border-top: 1px solid #ccc; padd
 img { max-width: 100%; height: auto; display: block; margin: 1rem auto 0.3rem }
 figure { margin: 0 } figcaption { color: #555; font-size: 0.9rem; text-align: center; margin-bottom: 1rem }
 .sides { display: grid; grid-template-columns: 1fr 1fr; gap: 1.5rem } .sides h3 { margin: 0 0 0.3rem; font-size: 1rem }
-table { border-collapse: collapse; width: 100%; font-size: 0.86rem } th, td { text-align: left; padding: 0.3rem 0.6rem; vertical-align: top }
-th { border-bottom: 2px solid #999 } td { border-bottom: 1px solid #e4e4e4 } td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-.good { color: #14682b } .silent { color: #7a6a00 } .slip { color: #8a4b00 } .bad { color: #fff; background: #b00020; font-weight: 600 }
+table { border-collapse: collapse; width: 100%; font-size: 0.86rem }
+th, td { text-align: left; padding: 0.3rem 0.6rem; vertical-align: top }
+th { border-bottom: 2px solid #999 } td { border-bottom: 1px solid #e4e4e4 }
+td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+.good { color: #14682b } .silent { color: #7a6a00 } .slip { color: #8a4b00 }
+.bad { color: #fff; background: #b00020; font-weight: 600 }
 .note { color: #666 } ul { padding-left: 1.2rem; font-size: 0.92rem }
 @media (max-width: 45rem) { .sides { grid-template-columns: 1fr } }
 """
@@ -32,8 +35,10 @@ def write_page(parts: list[Part], folder: Path, heading: str) -> Path:
         "<p>Nitanda, Oko, Wu, Takenouchi and Suzuki, <cite>Primal and Dual Analysis of Entropic Fictitious Play for Finite-sum "
         "Problems</cite> (2023): what the paper claims, and what came out here.</p>",
         f"<p>{html.escape(heading)}</p>",
-        f"<p><strong>{sum(c.as_expected for c in claims)} of {len(claims)} statements are as expected</strong>, {good} of {len(parts)} "
-        "parts without a surprise. A verdict compares two numbers, which stand beside it. A statement taken for a misprint is expected to "
+        f"<p><strong>{sum(c.as_expected for c in claims)} of {len(claims)} statements are as expected</strong>, {good} of "
+        f"{len(parts)} "
+        "parts without a surprise. A verdict compares two numbers, which stand beside it. A statement taken for a "
+        "misprint is expected to "
         "fail as printed; its corrected form stands below it.</p>",
         f"<p>{links}</p>",
         *(_section(part, folder) for part in parts),
@@ -58,7 +63,10 @@ def _section(part: Part, folder: Path) -> str:
     for name in part.figures:
         picture = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
         caption = html.escape(part.captions.get(name, ""))
-        lines.append(f'<figure><img alt="{html.escape(part.title)}" src="data:image/png;base64,{picture}"><figcaption>{caption}</figcaption></figure>')
+        lines.append(
+            f'<figure><img alt="{html.escape(part.title)}" '
+            f'src="data:image/png;base64,{picture}"><figcaption>{caption}</figcaption></figure>'
+        )
     if part.claims:
         lines += [
             "<table><thead><tr><th>where</th><th>claim</th><th>setting</th><th>measured</th><th>bound</th><th>verdict</th></tr></thead><tbody>",
@@ -82,5 +90,6 @@ def _row(claim: Claim) -> str:
     note = f'<br><span class="note">{html.escape(claim.note)}</span>' if claim.note else ""
     return (
         f"<tr><td>{html.escape(claim.where)}</td><td>{html.escape(claim.statement)}{note}</td><td>{html.escape(claim.setting)}</td>"
-        f'<td class="number">{claim.measured:.3g}</td><td class="number">{claim.bound:.3g}</td><td class="{kind}">{html.escape(claim.verdict)}</td></tr>'
+        f'<td class="number">{claim.measured:.3g}</td><td class="number">{claim.bound:.3g}</td><td '
+        f'class="{kind}">{html.escape(claim.verdict)}</td></tr>'
     )

@@ -33,7 +33,7 @@ class Scale:
     default_iterations: int
 
 
-FULL, QUICK = Scale(256, 200, 1000, 2000, 2000), Scale(40, 100, 300, 400, 200)
+FULL, QUICK = Scale(256, 200, 1000, 2000, 2000), Scale(40, 30, 300, 400, 150)
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,12 @@ def gallery(quick: bool, seed: int, target: str | None) -> Gallery:
     name, image = find_target(target)
     pixels = read_image(image, size=scale.size)
     efp = {
-        m: paint(pixels, m, preset="paper", iterations=scale.iterations, size=scale.size, seed=seed) for m in (scale.few, scale.many)
+        m: paint(pixels, m, preset="paper", iterations=scale.iterations, size=scale.size, seed=seed)
+        for m in (scale.few, scale.many)
     }
-    default = {m: paint(pixels, m, iterations=scale.default_iterations, size=scale.size, seed=seed) for m in (scale.few, scale.many)}
+    default = {
+        m: paint(pixels, m, iterations=scale.default_iterations, size=scale.size, seed=seed) for m in (scale.few, scale.many)
+    }
     return Gallery(name, scale, efp, default)
 
 
@@ -109,16 +112,25 @@ def figure3(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
         name="fig3",
         title="Figure 3: a picture by fictitious play",
         paper="Algorithm 2 with m = 1000 and T = 2000 generates a reasonable image of the target.",
-        found=f"H^(T) has a mean squared error of {error:.5f} ({psnr(error):.1f} dB); exactly {g.scale.many} triangles of the default "
+        found=f"H^(T) has a mean squared error of {error:.5f} ({psnr(error):.1f} dB); exactly {g.scale.many} triangles of "
+        f"the default "
         f"painter have {beside.mse:.5f} ({beside.psnr:.1f} dB).",
         figures={"fig3": figure},
-        captions={"fig3": "Target, the paper's generated image H^(T), and what the default painter reaches with as many triangles."},
+        captions={
+            "fig3": "Target, the paper's generated image H^(T), and what the default painter reaches with as many triangles."
+        },
         claims=(
-            Claim("Figure 3", "H^(T) resembles the target: a quarter of its variance is left at most", f"m = {g.scale.many}", error, 0.25 * variance),
+            Claim(
+                "Figure 3",
+                "H^(T) resembles the target: a quarter of its variance is left at most",
+                f"m = {g.scale.many}",
+                error,
+                0.25 * variance,
+            ),
         ),
         numbers={"target": g.target_name, "variance": variance, "MSE of H": error, "MSE of the default painter": beside.mse},
         choices=CHOICES,
-    )  # fmt: skip
+    )
 
 
 def figure4(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
@@ -134,11 +146,13 @@ def figure4(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
         show(row[2], g.default[m].picture, f"m = {m}: the default painter\nMSE {g.default[m].mse:.5f}")
     numbers = {
         str(m): {
-            "MSE of H": errors(g.efp[m])[0], "MSE of the particles": errors(g.efp[m])[1], "discrepancy": discrepancy(g.efp[m]),
+            "MSE of H": errors(g.efp[m])[0],
+            "MSE of the particles": errors(g.efp[m])[1],
+            "discrepancy": discrepancy(g.efp[m]),
             "MSE of the default painter": g.default[m].mse,
         }
         for m in (g.scale.few, g.scale.many)
-    }  # fmt: skip
+    }
     setting = f"m = {g.scale.few} and {g.scale.many}"
     return Part(
         name="fig4",
@@ -174,8 +188,16 @@ def figure5(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
         kept = np.unique(np.geomspace(1, len(curves["mu^(t)"]), 40).astype(int)) - 1
         numbers[str(m)] = {"iteration": kept + 1} | {label: curve[kept] for label, curve in curves.items()}
         for label, curve in curves.items():
-            claims.append(Claim("Figure 5", "the squared error falls along the run", f"m = {m}, {label}", float(curve[-1]), 0.5 * float(curve[0]),
-                                note="last against half the first"))  # fmt: skip
+            claims.append(
+                Claim(
+                    "Figure 5",
+                    "the squared error falls along the run",
+                    f"m = {m}, {label}",
+                    float(curve[-1]),
+                    0.5 * float(curve[0]),
+                    note="last against half the first",
+                )
+            )
     panels[0].set_ylabel("squared error per pixel and channel")
     panels[0].legend(fontsize="small")
     return Part(

@@ -48,9 +48,15 @@ class Claim:
     def row(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "where": self.where, "statement": self.statement, "setting": self.setting, "measured": self.measured,
-            "bound": self.bound, "verdict": self.verdict, "as_expected": self.as_expected, "note": self.note,
-        }  # fmt: skip
+            "where": self.where,
+            "statement": self.statement,
+            "setting": self.setting,
+            "measured": self.measured,
+            "bound": self.bound,
+            "verdict": self.verdict,
+            "as_expected": self.as_expected,
+            "note": self.note,
+        }
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ class Part:
     """What the paper says and shows."""
     found: str
     """What came out here."""
-    figures: dict[str, Figure] = field(default_factory=dict)
+    figures: dict[str, Figure | None] = field(default_factory=dict)
+    """None where a figure is in its file already."""
     captions: dict[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     numbers: dict[str, Any] = field(default_factory=dict)

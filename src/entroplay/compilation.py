@@ -1,0 +1,23 @@
+"""How functions are compiled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+FLAG = "xla_backend_optimization_level"
+
+
+def compiled(function: Function, *, level: int = 2) -> Function:
+    """`equinox.filter_jit` with XLA's CPU code at its second level of optimisation, unless XLA_FLAGS asks for another. Not for
+    functions that are called inside of compiled ones.
+
+    The third, its default, compiles half as long again, and the programs are no faster: certificates of the paper's network take
+    10.5 s the first time instead of 7, and 1.5 s afterwards instead of 1.2.
+    """
+    options = {} if FLAG in os.environ.get("XLA_FLAGS", "") else {FLAG: level}
+    return eqx.filter_jit(function, compiler_options=options)  # type: ignore[call-overload]
