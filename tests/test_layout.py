@@ -7,7 +7,8 @@ from pathlib import Path
 
 ORDER = [
     "arguments", "compilation", "losses", "features", "native", "raster", "triangles", "problem", "gibbs", "moves", "samplers",
-    "quadrature", "smc", "cloud", "calibration", "certificate.gap", "certificate.entropy", "certificate.partition", "certificate.certify",
+    "quadrature",
+    "smc", "cloud", "calibration", "certificate.gap", "certificate.entropy", "certificate.partition", "certificate.certify",
     "solvers.solver", "solvers.efp", "solvers.naive_efp", "solvers.mfld", "solvers.newton_efp", "solvers.pda", "solvers.psdca",
     "solvers", "solution", "paint.painting", "paint.solver", "storage", "fingerprint", "recorder", "progress", "solve",
     "temperatures", "compress", "grid", "plot", "teacher", "paint.images", "paint.painter", "paint.svg", "paint.files",

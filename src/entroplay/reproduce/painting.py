@@ -20,8 +20,8 @@ CHOICES = (
     "The paper leaves open how a triangle is parameterised; see the documentation of painting for the form used here.",
     "Temperature 1e-5, l2 1e-4, S = 10, rate 0.01, step from 0.1 to 0.01 by a cosine, as the paper says.",
     "At this temperature chains do not mix: that any of these pictures is optimal is not verified.",
-    "The paper paints the Mona Lisa, and its claims are judged on what --target names or the package mvtb-data brings. The astronaut, "
-    "painted where there is neither, has more contrast and is not finished after so many iterations: it is shown, not judged.",
+    "The paper paints the Mona Lisa, and its claims are judged on what --target names or the package mvtb-data brings. The "
+    "astronaut, painted where there is neither, has more contrast and is not finished after so many iterations: it is shown, not judged.",
 )
 
 
