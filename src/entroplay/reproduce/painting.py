@@ -21,7 +21,8 @@ CHOICES = (
     "Temperature 1e-5, l2 1e-4, S = 10, rate 0.01, step from 0.1 to 0.01 by a cosine, as the paper says.",
     "At this temperature chains do not mix: that any of these pictures is optimal is not verified.",
     "The paper paints the Mona Lisa, and its claims are judged on what --target names or the package mvtb-data brings. The "
-    "astronaut, painted where there is neither, has more contrast and is not finished after so many iterations: it is shown, not judged.",
+    "astronaut, painted where there is neither, has more contrast and is not finished after so many iterations: it is shown, not "
+    "judged.",
 )
 
 
