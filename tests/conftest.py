@@ -25,3 +25,4 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.name in LONG_PAGES:
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.path.name != "test_reproduce.py")  # the longest first, so that it does not end alone
