@@ -92,8 +92,10 @@ def snapshots(method: Dynamics, problem: FiniteSum, exact: GridSolution, particl
     for t in method.times:
         density = next(islice(flow, t - done - 1, None))
         done = t
-        solution = solve(problem, method.solver, particles=particles, iterations=t, seed=seed)
-        found.append(Snapshot(t * method.step, density, proximal_gibbs(quadrature, density)[0], cloud_of(solution)))
+        cloud = np.zeros(0)
+        if particles:
+            cloud = cloud_of(solve(problem, method.solver, particles=particles, iterations=t, seed=seed))
+        found.append(Snapshot(t * method.step, density, proximal_gibbs(quadrature, density)[0], cloud))
     return found
 
 
@@ -106,13 +108,15 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
     problem = network()
     exact = grid.solve(problem, iterations=0, points=1001 if quick else 4001)
     particles, methods = 500 if quick else 5000, dynamics(quick)
-    found = {method.name: snapshots(method, problem, exact, particles, seed) for method in methods}
+    # In the quick scale two methods go without particles, whose compilation would take most of the time.
+    sizes = {method.name: 0 if quick and isinstance(method.solver, PDA) else particles for method in methods}
+    found = {method.name: snapshots(method, problem, exact, sizes[method.name], seed) for method in methods}
     claims, numbers = [], {}
     log_optimum = exact.quadrature.log_gibbs(exact.dual_vector)
     for method in methods:
         rows = found[method.name]
-        distances = [snapshot.distance(exact.axes[0]) for snapshot in rows]
-        followed = [d for d, t in zip(distances, method.times, strict=True) if method.rate(t) < exact.stability_limit]
+        distances = [snapshot.distance(exact.axes[0]) for snapshot in rows if len(snapshot.cloud)]
+        followed = [d for d, t in zip(distances, method.times, strict=False) if method.rate(t) < exact.stability_limit]
         divergence = [kl(s.density, log_optimum, exact.quadrature.cell) for s in rows]
         self_consistency = float(np.abs(rows[-1].density - rows[-1].gibbs).sum() * exact.quadrature.cell) / 2
         where = f"{method.name}, {particles} particles"
@@ -125,17 +129,19 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
                 divergence[-1],
                 0.01 * kl(exact.quadrature.prior, log_optimum, exact.quadrature.cell),
             ),
-            Claim(
-                "Algorithms",
-                "the library's particles follow mu_t",
-                where,
-                max(followed),
-                KOLMOGOROV / np.sqrt(particles),
-                note=f"Kolmogorov's distance, the largest of {len(followed)} times at which the step is below the "
-                f"stability limit; chance "
-                "exceeds the bound once in a thousand",
-            ),
         ]
+        if followed:
+            claims.append(
+                Claim(
+                    "Algorithms",
+                    "the library's particles follow mu_t",
+                    where,
+                    max(followed),
+                    KOLMOGOROV / np.sqrt(particles),
+                    note=f"Kolmogorov's distance, the largest over the times ({len(followed)}) at which the step is below the "
+                    "stability limit; chance exceeds the bound once in a thousand",
+                )
+            )
         numbers[method.name] = {
             "times": [s.time for s in rows],
             "KL to the optimum": divergence,
@@ -176,7 +182,8 @@ def draw(methods: list[Dynamics], found: dict[str, list[Snapshot]], exact: GridS
         for row, snapshot in enumerate(rows):
             panel = panels[row, column]
             panel.fill_between(axis[shown], snapshot.density[shown], color=f"C{column}", alpha=0.35, lw=0, label="mu_t")
-            panel.hist(snapshot.cloud, bins=60, range=(-4, 4), density=True, histtype="step", color=f"C{column}", lw=0.8)
+            if len(snapshot.cloud):
+                panel.hist(snapshot.cloud, bins=60, range=(-4, 4), density=True, histtype="step", color=f"C{column}", lw=0.8)
             panel.plot(axis[shown], snapshot.gibbs[shown], color="C3", lw=1.1, label="its Gibbs measure")
             panel.plot(axis[shown], exact.density[shown], "k--", lw=1, label="optimum")
             panel.set_yticks([])
