@@ -46,16 +46,21 @@ def test_the_running_average_has_the_weights_of_the_paper():
         mean = averaged(mean, jnp.asarray(value), jnp.asarray(float(t)))
     s = np.arange(1, 8)
     assert float(mean[0]) == pytest.approx(2 * s @ values[:, 0] / (7 * 8), rel=1e-5)
+    for t, value in enumerate(values, start=1):
+        mean = averaged(mean, jnp.asarray(value), jnp.asarray(float(t)), weighted=False)
+    assert float(mean[0]) == pytest.approx(values.mean(), rel=1e-5)
 
 
-def test_dual_averaging_samples_hotter_than_it_is_judged():
-    """After the first iteration (t = 1) the cloud is at three times the temperature; with a dual of zero (targets equal to the
-    prior's moments) its variance is 3 T / (2 l2), within 4 standard errors of a normal sample's variance, v sqrt(2/m)."""
+@pytest.mark.parametrize(("weighted", "heat"), [(True, 3), (False, 1)])
+def test_dual_averaging_samples_hotter_than_it_is_judged(weighted, heat):
+    """After the first iteration (t = 1) the cloud is at three times the temperature, in the plain form at the temperature itself;
+    with a dual of zero (targets equal to the prior's moments) its variance is heat T / (2 l2), within 4 standard errors of a normal
+    sample's variance, v sqrt(2/m)."""
     features = ep.FunctionFeatures(lambda theta, x: 0.0 * theta[0] * x, [1.0, 2.0], dim=1)
     problem = ep.FiniteSum(features, ep.Squared([0.0, 0.0]), temperature=0.3, l2=0.1)
     m = 8000
-    cloud = ep.solve(problem, ep.PDA(ep.MALA(steps=40)), particles=m, iterations=1).particles
-    expected = 3 * 0.3 / (2 * 0.1)
+    cloud = ep.solve(problem, ep.PDA(ep.MALA(steps=40), weighted=weighted), particles=m, iterations=1).particles
+    expected = heat * 0.3 / (2 * 0.1)
     assert abs(float(jnp.var(cloud)) - expected) < 4 * expected * np.sqrt(2 / m)
 
 

@@ -167,6 +167,17 @@ def test_an_interruption_keeps_the_parts_that_were_done(tmp_path, monkeypatch, c
     assert "interrupted" in capsys.readouterr().out
 
 
+def test_the_teachers_inputs_have_variance_one():
+    """Of 20,000 numbers with kurtosis k the variance has a standard error of sqrt((k - 1)/20000): 1 % for normal ones (k = 3)."""
+    for inputs in ("normal", "uniform"):
+        X, y = ep.teacher.cosine_teacher(n=4000, inputs=inputs)
+        assert X.var() == pytest.approx(1, abs=0.04)
+        assert np.abs(y).max() <= 1
+    assert np.abs(X).max() <= 3**0.5
+    with pytest.raises(ValueError, match="'inputs' parameter of cosine_teacher"):
+        ep.teacher.cosine_teacher(inputs="none")
+
+
 def test_the_real_sets_are_whole():
     assert ep.data.load("galaxies").shape == (82, 1)
     assert ep.data.load("faithful").shape == (272, 2)

@@ -47,7 +47,7 @@ def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=SCALES,
         default="full",
-        help="quick: small problems, a minute; full (default): the paper's, some ten minutes",
+        help="quick: small problems, a minute; full (default): the paper's, some six minutes",
     )
     parser.add_argument(
         "--target", metavar="IMAGE", help="what to paint; default: the Mona Lisa of the package mvtb-data, else the astronaut"

@@ -167,8 +167,7 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
             "EFP at rate 0.02 (stable below the limit given), MFLD with a step of 0.05 (0.1 in the quick scale); times so "
             "that beginning, middle and end are seen.",
             "The footnote's simplified PDA is read as the plain mean of all slopes at the problem's temperature. Read as "
-            "no averaging "
-            "at all it would be EFP with rate 1, beyond the stability limit here.",
+            "no averaging at all it would be EFP with rate 1, beyond the stability limit here.",
         ),
     )
 

@@ -203,8 +203,7 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
         name="fig2",
         title="Figure 2: primal and dual values of a two-layer network",
         paper="n = 500, d = 5, cosine teacher, tanh student, m = 1000, temperature = l2 = 0.01, rate 0.01, step 0.01: "
-        "primal and dual "
-        "values meet; the optimal value by PDA.",
+        "primal and dual values meet; the optimal value by PDA.",
         found="; ".join(
             f"{name} ends at most {last.certificate.bound:.1e} above the optimum after {last.pulls} pulls"
             for name, last in (("Algorithm 2", first.algorithm2[-1]), *(("NewtonEFP", p) for p in first.newton[-1:]))
@@ -213,9 +212,8 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
         figures={"fig2": draw(studies)},
         captions={
             "fig2": "Left: primal of mu^(t) with the entropy by nearest neighbours, dual with an error band of two "
-            "standard errors, and "
-            "L(mu*) by PDA. Right: certified distance to the optimum; hollow where the clouds did not agree, shaded below what the "
-            "certificate's Monte-Carlo noise alone amounts to."
+            "standard errors, and L(mu*) by PDA. Right: certified distance to the optimum; hollow where the clouds did not agree, "
+            "shaded below what the certificate's Monte-Carlo noise alone amounts to."
         },
         claims=claims,
         numbers={s.choices.name: numbers_of(s) for s in studies},
@@ -223,8 +221,7 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
             *(s.choices.sentence() for s in studies),
             "The student has a bias: the cosine is even and tanh odd, so that without one there would be nothing to learn.",
             "The k-NN entropy of 1,000 points in six dimensions has a bias of some 0.1, which the temperature turns into "
-            "1e-3 of the "
-            "primal value; the certificate needs no such estimate.",
+            "1e-3 of the primal value; the certificate needs no such estimate.",
         ),
     )
 
@@ -243,6 +240,8 @@ def draw(studies: list[Study]):
         left.axhline(s.optimum.primal, color="k", ls="--", lw=1, label="L(mu*) by PDA")
         left.set(xlabel="iteration", ylabel="value", xscale="log", title=f"Algorithm 2, {s.choices.name}")
         for name, found, colour in (("Algorithm 2", s.algorithm2, "C0"), ("NewtonEFP", s.newton, "C3")):
+            if not found:
+                continue
             pulls = [p.pulls for p in found]
             right.plot(pulls, [p.certificate.bound for p in found], "-", color=colour, label=f"{name}: certified bound")
             for p in found:

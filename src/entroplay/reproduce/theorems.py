@@ -286,9 +286,7 @@ def with_same_prior(s: Setting, temperature: float) -> Quadrature:
 
 
 def least_loss(s: Setting, radius: float) -> float:
-    """inf of F_0 over measures with KL(xi | nu) <= radius: the minimiser of F_0 + tau KL(xi | nu) for the tau that "
-    "spends it all.
-    """
+    """inf of F_0 over measures with KL(xi | nu) <= radius: the minimiser of F_0 + tau KL(xi | nu), tau such that it spends all."""
     log_prior = s.quadrature.log_gibbs(np.zeros(s.quadrature.problem.features.shape))
 
     def at(tau: float) -> tuple[float, float]:
