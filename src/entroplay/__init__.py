@@ -7,7 +7,7 @@ from .certificate.entropy import knn_entropy, objective
 from .compress import compress
 from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
 from .gibbs import Gibbs
-from .losses import CrossEntropy, FunctionLoss, Logistic, Loss, NegLog, Squared
+from .losses import CrossEntropy, FunctionLoss, Huber, Logistic, Loss, NegLog, Squared
 from .paint.painter import paint
 from .paint.painting import Painting
 from .paint.solver import TrianglePainter
@@ -29,7 +29,7 @@ except PackageNotFoundError:  # the source tree, not installed
 
 __all__ = [
     "EFP", "MALA", "MFLD", "PDA", "PSDCA", "ULA", "Certificate", "CrossEntropy", "FeatureMap", "FileFormatError", "FiniteSum",
-    "FunctionFeatures", "FunctionLoss", "GaussianKernel", "Gibbs", "Logistic", "Loss", "NaiveEFP", "NegLog", "Neurons",
+    "FunctionFeatures", "FunctionLoss", "GaussianKernel", "Gibbs", "Huber", "Logistic", "Loss", "NaiveEFP", "NegLog", "Neurons",
     "NewtonEFP", "Painting", "Report", "Sampler", "Solution", "Solver", "Squared", "Status", "TemperaturePath",
     "TrianglePainter", "Triangles", "certify", "compress", "grid", "knn_entropy", "load", "objective", "paint", "path", "plot",
     "save", "solve", "teacher",

@@ -19,18 +19,27 @@ MATRIX_ELEMENTS = 2**22
 
 
 class SeenCloud(eqx.Module):
-    """The features of a cloud: one pass when they fit into memory, one pass per product when they do not."""
+    """The features of a cloud: one pass when they fit into memory, one pass per product when they do not.
+
+    Kept are h itself, or its two factors where h_rik = u_ri v_rk.
+    """
 
     features: FeatureMap
     particles: Particles
     matrix: Float[Array, "m n *k"] | None
+    outputs: Float[Array, "m k"] | None = None
+    """The factor v; `matrix` is u then."""
 
     @staticmethod
     def of(features: FeatureMap, particles: Particles) -> SeenCloud:
         """Look at a cloud; evaluates its features at once if they are to be kept."""
-        size = particles.shape[0] * int(np.prod(features.shape))
-        keep = size <= MATRIX_ELEMENTS and features.keeps_values
-        return SeenCloud(features, particles, features.values(particles, features.rows) if keep else None)
+        m, n = particles.shape[0], features.shape[0]
+        if features.keeps_values and m * n <= MATRIX_ELEMENTS:
+            if (factors := features.factors(particles, features.rows)) is not None:
+                return SeenCloud(features, particles, *factors)
+            if m * int(np.prod(features.shape)) <= MATRIX_ELEMENTS:
+                return SeenCloud(features, particles, features.values(particles, features.rows))
+        return SeenCloud(features, particles, None)
 
     @property
     def passes_per_product(self) -> int:
@@ -41,12 +50,16 @@ class SeenCloud(eqx.Module):
         """sum_r weights_r h(theta_r)."""
         if self.matrix is None:
             return self.features.average(self.particles, weights)
+        if self.outputs is not None:
+            return self.matrix.T @ (weights[:, None] * self.outputs)
         return jnp.tensordot(weights, self.matrix, axes=1)
 
     def potential(self, vector: Moments) -> Float[Array, "m"]:
         """sum_i <v_i, h_i(theta_r)> for each particle."""
         if self.matrix is None:
             return self.features.potential(self.particles, vector)
+        if self.outputs is not None:
+            return jnp.sum((self.matrix @ vector) * self.outputs, axis=1)
         return jnp.tensordot(self.matrix, vector, axes=vector.ndim)
 
     def mean_and_covariance(self) -> tuple[Moments, Float[Array, "n *kk"]]:
@@ -54,6 +67,11 @@ class SeenCloud(eqx.Module):
         if self.matrix is None:
             return self.features.mean_and_covariance(self.particles)
         m = self.particles.shape[0]
+        if self.outputs is not None:
+            mean = self.matrix.T @ self.outputs / m
+            pairs = (self.outputs[:, :, None] * self.outputs[:, None, :]).reshape(m, -1)
+            square = ((self.matrix**2).T @ pairs / m).reshape(*mean.shape, -1)
+            return mean, (square - mean[:, :, None] * mean[:, None, :]) * (m / max(m - 1, 1))
         mean = jnp.mean(self.matrix, axis=0)
         deviation = self.matrix - mean[None]
         if mean.ndim == 1:
@@ -66,7 +84,8 @@ class SeenCloud(eqx.Module):
         mean = self.average(weights)
         if self.matrix is None:
             return self.features.gram(self.particles, weights, mean)
-        deviation = (self.matrix - mean[None]).reshape(self.particles.shape[0], -1)
+        matrix = self.matrix if self.outputs is None else self.matrix[:, :, None] * self.outputs[:, None, :]
+        deviation = (matrix - mean[None]).reshape(self.particles.shape[0], -1)
         return (deviation * weights[:, None]).T @ deviation
 
 

@@ -48,6 +48,12 @@ class FeatureMap(eqx.Module):
     def at(self, X: object) -> FeatureMap:
         """The same map at other rows: what `predict` evaluates."""
 
+    def factors(self, particles: Particles, rows: Float[Array, "b ..."]) -> tuple[Float[Array, "m b"], Float[Array, "m k"]] | None:
+        """(u, v) with h_rbk = u_rb v_rk, for maps of several channels that are such products: the (m, b, k) array is then never
+        made. None for the others.
+        """
+        return None
+
     @property
     def channels(self) -> tuple[int, ...]:
         """The trailing shape of the moments: () or (k,)."""
@@ -76,7 +82,13 @@ class FeatureMap(eqx.Module):
     def average(self, particles: Particles, weights: Float[Array, "m"] | None = None) -> Moments:
         """sum_r weights_r h(theta_r), by default the mean over the particles."""
         weights = _uniform(particles) if weights is None else weights
-        return self._sum_over_particles(particles, weights, lambda w, h: jnp.einsum("r,rb...->b...", w, h))
+
+        def tile(p: Array, w: Array, x: Array) -> Array:
+            if (factors := self.factors(p, x)) is not None:
+                return factors[0].T @ (w[:, None] * factors[1])
+            return jnp.einsum("r,rb...->b...", w, self.values(p, x))
+
+        return self._sum_over_particles(particles, weights, tile)
 
     def mean_and_covariance(self, particles: Particles) -> tuple[Moments, Float[Array, "n *kk"]]:
         """The mean of h over the particles and each row's sample covariance: (n,) variances, or (n, k, k) matrices."""
@@ -84,8 +96,8 @@ class FeatureMap(eqx.Module):
         # Deviations from one particle's features instead of raw second moments: the difference of squares keeps its digits.
         origin = self.average(particles[:1])
 
-        def sums(w: Float[Array, "r"], h: Float[Array, "r b *k"], o: Float[Array, "b *k"]) -> Float[Array, "b *kk"]:
-            deviation = h - o[None]
+        def sums(p: Array, w: Float[Array, "r"], x: Array, o: Float[Array, "b *k"]) -> Float[Array, "b *kk"]:
+            deviation = self.values(p, x) - o[None]
             if not self.channels:
                 return jnp.stack([w @ deviation, w @ deviation**2], axis=1)
             mean = jnp.einsum("r,rbk->bk", w, deviation)
@@ -131,6 +143,8 @@ class FeatureMap(eqx.Module):
         return self._sum_over_rows(particles, vector, self._tile_both)
 
     def _tile_potential(self, particles: Array, rows: Array, vector: Array) -> Array:
+        if (factors := self.factors(particles, rows)) is not None:
+            return jnp.sum(factors[0] * (factors[1] @ vector.T), axis=1)
         return jnp.einsum("rb...,b...->r", self.values(particles, rows), vector)
 
     def _tile_both(self, particles: Array, rows: Array, vector: Array) -> tuple[Array, Array]:
@@ -149,7 +163,7 @@ class FeatureMap(eqx.Module):
         return tile_m, min(n, max(1, TILE_ELEMENTS // (k * tile_m)))
 
     def _sum_over_particles(self, particles: Array, weights: Array, reduce: Callable[..., Array], *per_row: Array) -> Array:
-        """Rows in an outer map, particles in an inner sum of `reduce(weights, values, *per_row)`."""
+        """Rows in an outer map, particles in an inner sum of `reduce(particles, weights, rows, *per_row)`."""
         tile_m, tile_n = self._tile_shape(particles.shape[0])
         tiles = (_split(particles, tile_m), _split(weights, tile_m, pad_with_zeros=True))
 
@@ -157,7 +171,7 @@ class FeatureMap(eqx.Module):
             rows, *extra = args
 
             def tile(p: Array, w: Array) -> Array:
-                return reduce(w, self.values(p, rows), *extra)
+                return reduce(p, w, rows, *extra)
 
             return _accumulate(tile, tiles)
 
@@ -290,17 +304,26 @@ class Neurons(FeatureMap):
             low, high = -max(-low, high), max(-low, high)
         return (self.scale * low, self.scale * high)
 
-    def values(self, particles: Particles, rows: Float[Array, "b p"]) -> Float[Array, "m b *k"]:
+    def _hidden(self, particles: Particles, rows: Float[Array, "b p"]) -> Float[Array, "m b"]:
         inputs = self.rows.shape[1]
         # Contracted without a transpose: XLA's CPU matrix products of the gradient are a fifth faster that way.
         preactivation = jnp.einsum("rp,bp->rb", particles[:, :inputs], rows)
         if self.bias:
             preactivation = preactivation + particles[:, inputs, None]
-        hidden = self.scale * ACTIVATIONS[self.activation][0](preactivation)
+        return self.scale * ACTIVATIONS[self.activation][0](preactivation)
+
+    def _output_weights(self, particles: Particles) -> Float[Array, "m k"]:
+        return jnp.tanh(particles[:, -self.outputs :])
+
+    def values(self, particles: Particles, rows: Float[Array, "b p"]) -> Float[Array, "m b *k"]:
+        hidden = self._hidden(particles, rows)
         if not self.output_weight:
             return hidden
-        a = jnp.tanh(particles[:, -self.outputs :])
+        a = self._output_weights(particles)
         return hidden[:, :, None] * a[:, None, :] if self.channels else hidden * a
+
+    def factors(self, particles: Particles, rows: Float[Array, "b p"]) -> tuple[Float[Array, "m b"], Float[Array, "m k"]] | None:
+        return (self._hidden(particles, rows), self._output_weights(particles)) if self.channels else None
 
     def at(self, X: object) -> Neurons:
         rows = _same_columns("Neurons", X, self.rows)

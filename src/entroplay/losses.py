@@ -35,7 +35,11 @@ Moments = Float[Array, "n *k"]
 
 def row_dot(a: Moments, b: Moments) -> Rows:
     """The inner product of each row of `a` with the same row of `b`; a plain product when rows are scalars."""
-    return jnp.sum((a * b).reshape(a.shape[0], -1), axis=1)
+    return _row_sum(a * b)
+
+
+def _row_sum(a: Moments) -> Rows:
+    return jnp.sum(a.reshape(a.shape[0], -1), axis=1)
 
 
 class Loss(eqx.Module):
@@ -235,6 +239,55 @@ class Squared(Loss):
 
     def dual_domain(self, dual: Moments) -> Bool[Array, "n"]:
         return jnp.ones(dual.shape[0], bool)
+
+
+class Huber(Loss):
+    """(z - y)^2 / 2 up to a distance `delta`, linear beyond: outliers pull no harder than that. Summed over channels."""
+
+    y: Moments
+    delta: float
+
+    def __init__(self, y: object, delta: float = 1.35):
+        self.y = real_array("Huber", "y", y, ndim=(1, 2))
+        self.delta = positive("Huber", "delta", delta)
+
+    @property
+    def data_shape(self) -> tuple[int, ...]:
+        return self.y.shape
+
+    def value(self, moments: Moments) -> Rows:
+        # With t the distance cut off at delta, both branches are t^2 / 2 + delta (distance - t).
+        distance = jnp.abs(moments - self.y)
+        inner = jnp.minimum(distance, self.delta)
+        return _row_sum(inner**2 / 2 + self.delta * (distance - inner))
+
+    def slope(self, moments: Moments) -> Moments:
+        return jnp.clip(moments - self.y, -self.delta, self.delta)
+
+    def curvature(self, moments: Moments) -> Float[Array, "n *kk"]:
+        inside = (jnp.abs(moments - self.y) < self.delta).astype(moments.dtype)
+        return inside if moments.ndim == 1 else jax.vmap(jnp.diag)(inside)
+
+    def curvature_root(self, moments: Moments) -> Float[Array, "n *kk"]:
+        return self.curvature(moments)
+
+    def conjugate(self, dual: Moments) -> Rows:
+        return jnp.where(self.dual_domain(dual), row_dot(dual, self.y) + row_dot(dual, dual) / 2, jnp.inf)
+
+    def bregman(self, moments: Moments, anchor: Moments) -> Rows:
+        # The integral of loss'(t) - loss'(z) from z to p: the slope's whole change over what lies beyond the clipped end, half of
+        # it over the stretch on which it changes. No term is a difference of near numbers.
+        start, end = (jnp.clip(z - self.y, -self.delta, self.delta) for z in (anchor, moments))
+        beyond = (moments - self.y) - end
+        return _row_sum((end - start) * ((end - start) / 2 + beyond))
+
+    def proximal(self, point: Moments, strength: Rows) -> Moments:
+        c = strength if point.ndim == 1 else strength[:, None]
+        a = point - self.y
+        return self.y + jnp.where(jnp.abs(a) <= self.delta * (1 + c), a / (1 + c), a - c * self.delta * jnp.sign(a))
+
+    def dual_domain(self, dual: Moments) -> Bool[Array, "n"]:
+        return (jnp.abs(dual) <= self.delta).reshape(dual.shape[0], -1).all(axis=1)
 
 
 class Logistic(Loss):

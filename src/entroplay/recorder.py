@@ -51,9 +51,16 @@ def record(path: Path, vector: Moments, iteration: Int[Array, ""]) -> Path:
     return longer(path) if every <= 1 else jax.lax.cond(iteration % every == 0, longer, lambda p: p, path)
 
 
+_COLUMNS: dict[Any, tuple[str, ...]] = {}
+"""The names of a history's columns. To find them the step is traced, which takes a tenth of a second: once per kind of run."""
+
+
 def empty_history(problem: FiniteSum, solver: Solver, state: Any) -> History:
-    row = jax.eval_shape(lambda s: solver.step(problem, jax.random.key(0), s, jnp.zeros((), jnp.int32))[1], state)
-    names = ("iteration", *row._fields, "seconds")
+    kind = jax.tree.structure((problem, solver, state))
+    if kind not in _COLUMNS:
+        row = jax.eval_shape(lambda s: solver.step(problem, jax.random.key(0), s, jnp.zeros((), jnp.int32))[1], state)
+        _COLUMNS[kind] = row._fields
+    names = ("iteration", *_COLUMNS[kind], "seconds")
     return {name: np.zeros(0, np.int64 if name in ("iteration", "pulls", "passes") else np.float64) for name in names}
 
 

@@ -110,7 +110,7 @@ def solve(
     with jax.enable_x64(problem.dtype == jnp.float64), bar as advance_bar:
         solver.check(problem, iterations)
         prior_key, run_key = jax.random.split(jax.random.key(seed))
-        run = _Run(problem, solver, run_key, _first_cloud(problem, prior_key, m, start), iterations)
+        run = _Run(problem, solver, run_key, _first_cloud(problem, prior_key, m, start, solver), iterations)
         if checkpoint is not None:
             every = positive("solve", "checkpoint_seconds", checkpoint_seconds)
             run.keep_checkpoints(checkpoint, every, fingerprint(problem, solver, m, seed))
@@ -147,7 +147,7 @@ def _check_arguments(problem: object, solver: object, seed: object, callback: ob
         raise invalid("solve", "start", "a Solution", start)
 
 
-def _first_cloud(problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution | None) -> Start:
+def _first_cloud(problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution | None, solver: Solver) -> Start:
     """Draws of the prior, or the cloud to start from, with moments that belong to this problem's data."""
     if start is None:
         cloud = problem.prior(key, m)
@@ -157,9 +157,22 @@ def _first_cloud(problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution 
     cloud = start.particles.astype(problem.dtype)
     if not bool(eqx.tree_equal(start.problem.features, problem.features)):
         return Start(cloud, mean_features(problem.features, cloud), warm=True)
-    if not bool(eqx.tree_equal(start.problem, problem)):
-        cloud = _led_over(problem, key, cloud, start)
-    return Start(cloud, start.moments, warm=True)
+    if bool(eqx.tree_equal(start.problem, problem)):
+        return Start(cloud, start.moments, warm=True)
+    if solver.scales_loss and (beta := _colder(problem, start)) is not None:
+        return Start(cloud, start.moments, warm=True, beta=beta)
+    return Start(_led_over(problem, key, cloud, start), start.moments, warm=True)
+
+
+def _colder(problem: FiniteSum, start: Solution) -> float | None:
+    """beta, where the problem is the earlier one at beta times its temperature and with the same prior: then the earlier Gibbs
+    measure is that of beta times this problem's loss. None elsewhere.
+    """
+    old = start.problem
+    beta = problem.temperature / old.temperature
+    as_before = eqx.tree_at(lambda p: (p.temperature, p.l2), problem, (old.temperature, old.l2))
+    same_prior = np.allclose(np.asarray(problem.l2), beta * np.asarray(old.l2), rtol=1e-6, atol=0)
+    return beta if beta < 1 and same_prior and bool(eqx.tree_equal(as_before, old)) else None
 
 
 def _led_over(problem: FiniteSum, key: PRNGKeyArray, cloud: Particles, start: Solution) -> Particles:

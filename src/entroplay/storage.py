@@ -27,7 +27,7 @@ import safetensors.numpy
 
 from .arguments import flag, invalid, positive, whole
 from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
-from .losses import CrossEntropy, FunctionLoss, Logistic, Loss, NegLog, Squared
+from .losses import CrossEntropy, FunctionLoss, Huber, Logistic, Loss, NegLog, Squared
 from .paint.painting import Film, Painting
 from .paint.solver import CosineSteps, TrianglePainter
 from .problem import FiniteSum
@@ -67,7 +67,7 @@ class Checkpoint:
 
 
 _FEATURES = (Neurons, GaussianKernel, FunctionFeatures, Triangles)
-_LOSSES = (Squared, Logistic, CrossEntropy, NegLog, FunctionLoss)
+_LOSSES = (Squared, Huber, Logistic, CrossEntropy, NegLog, FunctionLoss)
 _METHODS = (NewtonEFP, EFP, NaiveEFP, MFLD, PDA, PSDCA, TrianglePainter, ULA, MALA, CosineSteps)
 _RESULTS = (Solution, Status, Compression, Checkpoint, Painting, Film)
 RECORDS: dict[str, type] = {r.__name__: r for r in (*_RESULTS, FiniteSum, *_FEATURES, *_LOSSES, *_METHODS)}

@@ -79,7 +79,7 @@ class NewtonEFP(Solver):
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> NewtonEFPState:
         one = jnp.ones((), problem.dtype)
-        beta = one if start.warm else jnp.zeros_like(one)
+        beta = start.beta * one if start.warm else jnp.zeros_like(one)
         return NewtonEFPState(start.particles, start.moments, beta, one, one, self.sampler.init(problem))
 
     def step(
@@ -122,6 +122,10 @@ class NewtonEFP(Solver):
             residual_over_floor=excess,
         )
         return NewtonEFPState(particles, moments, beta, averaged, jnp.clip(reach, 1, 20), sampler), info
+
+    @property
+    def scales_loss(self) -> bool:
+        return True
 
     def target(self, problem: FiniteSum, state: NewtonEFPState) -> Moments:
         return state.beta * problem.slope(state.moments)

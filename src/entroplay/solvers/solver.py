@@ -34,6 +34,8 @@ class Start(NamedTuple):
     """The cloud's own, unless the start is warm and the data are the same."""
     warm: bool
     """False: the cloud is the prior's. True: it comes from an earlier solution."""
+    beta: float = 1.0
+    """The cloud is one of q_{beta g}, g the moments' dual: below one only for solvers that ask for it (`scales_loss`)."""
 
 
 class Info(NamedTuple):
@@ -71,6 +73,13 @@ class Solver(eqx.Module):
     @abstractmethod
     def remedy(self) -> str:
         """What to change when a run diverges."""
+
+    @property
+    def scales_loss(self) -> bool:
+        """Whether a run can start from the Gibbs measure of a fraction beta of the loss. That is what the solution at a
+        temperature 1/beta times as high is, if the prior is the same.
+        """
+        return False
 
     def dual(self, problem: FiniteSum, state: Any) -> Moments:
         """The dual vector that the state stands for."""
