@@ -14,8 +14,8 @@ from .features import FeatureMap, Moments, Particles
 from .losses import row_dot
 from .problem import FiniteSum
 
-MATRIX_ELEMENTS = 2**22
-"""Up to this many features of a cloud are kept (16 MB in single precision), so that products evaluate nothing anew."""
+MATRIX_ELEMENTS = 2**23
+"""Up to this many features of a cloud are kept (32 MB in single precision), so that products evaluate nothing anew."""
 
 
 class SeenCloud(eqx.Module):

@@ -73,6 +73,7 @@ def solve(
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
     start: Solution | None = None,
+    calibrate: bool = True,
 ) -> Solution:
     """Minimise a `FiniteSum` over probability measures.
 
@@ -92,6 +93,8 @@ def solve(
         checkpoint_seconds: see `checkpoint`.
         start: an earlier `Solution` to go on from: its particles, and its moments where the data are the same. After a change
             of the temperature, l2 or the targets, sequential Monte Carlo first leads the cloud to the new Gibbs measure.
+        calibrate: weigh the particles so that they reproduce the moments (`Solution.weights`). False leaves equal weights, and
+            saves that time where a solution is only passed through.
 
     Returns:
         A `Solution`. Ctrl-C returns the solution so far; a run that diverges returns its last finite state.
@@ -117,13 +120,17 @@ def solve(
         status = run.drive(tolerance, callback, advance_bar)
         run.save_checkpoint(now=True)
         state, path, history = run.latest
+        if flag("solve", "calibrate", calibrate):
+            weights = calibrated_weights(problem, state.particles, state.moments)
+        else:
+            weights = jnp.full(m, 1 / m, problem.dtype)
         return Solution(
             problem=problem,
             solver=solver,
             particles=state.particles,
             moments=state.moments,
             dual=solver.dual(problem, state),
-            weights=calibrated_weights(problem, state.particles, state.moments),
+            weights=weights,
             history=history,
             status=status,
             path=path.vectors[: int(path.length)],

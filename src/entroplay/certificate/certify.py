@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..arguments import invalid, whole
 from ..compilation import compiled
@@ -145,7 +145,8 @@ def certify_dual(
     # The stream of a certificate must differ from that of a run with the same seed.
     key = jax.random.fold_in(jax.random.key(seed), 0x63657274)
     snapshots = max(1, -(-budget // (STEPS + JUMPS + 1)))
-    evidence = _gather(traced(problem), key, path, own, islands=REPLICATES, size=size, snapshots=snapshots)
+    count = jnp.asarray(snapshots, jnp.int32)  # an array: another budget compiles nothing anew
+    evidence = _gather(traced(problem), key, path, own, count, islands=REPLICATES, size=size)
     return _judge(problem, key, dual, anchor, evidence, size, own.shape[0])
 
 
@@ -162,28 +163,35 @@ class Evidence(eqx.Module):
 
 @compiled
 def _gather(
-    problem: FiniteSum, key: PRNGKeyArray, path: Float[Array, "k n *c"], own: Particles, *, islands: int, size: int, snapshots: int
+    problem: FiniteSum,
+    key: PRNGKeyArray,
+    path: Float[Array, "k n *c"],
+    own: Particles,
+    snapshots: Int[Array, ""],
+    *,
+    islands: int,
+    size: int,
 ) -> Evidence:
     walk_key, stay_key, own_key = jax.random.split(key, 3)
     state = follow(problem, walk_key, path, islands=islands, particles=size, steps=STEPS, jumps=JUMPS, stages=STAGES)
     gibbs = Gibbs(problem, path[-1])
 
-    def snapshot(carry: tuple[Any, ...], index: Array) -> tuple[tuple[Any, ...], Array]:
-        particles, total = carry
+    def snapshot(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        particles, total, pulls = carry
         walkers, _, moved = metropolis_moves(
             jax.random.fold_in(stay_key, index), gibbs, particles.reshape(-1, problem.dim), state.adaptation,
             steps=STEPS, jumps=JUMPS, leaps=1, islands=islands, adapt=False,
         )  # fmt: skip
         particles = walkers.particles.reshape(particles.shape)
-        return (particles, total + jax.lax.map(problem.features.average, particles)), jnp.asarray(moved.pulls)
+        return particles, total + jax.lax.map(problem.features.average, particles), pulls + moved.pulls
 
     zero = jnp.zeros((islands, *problem.features.shape), problem.dtype)
-    (particles, total), pulls = jax.lax.scan(snapshot, (state.particles, zero), jnp.arange(snapshots))
+    particles, total, pulls = jax.lax.fori_loop(0, snapshots, snapshot, (state.particles, zero, state.pulls))
     _, within = problem.features.mean_and_covariance(particles.reshape(-1, problem.dim))
     own = own.astype(problem.dtype)
     walkers, _, _ = metropolis_moves(jax.random.fold_in(own_key, 0), gibbs, own, state.adaptation, steps=4 * STEPS, adapt=False)
     own_moments, own_spread = problem.features.mean_and_covariance(walkers.particles)
-    state = state._replace(particles=particles, pulls=state.pulls + jnp.sum(pulls).astype(problem.dtype))
+    state = state._replace(particles=particles, pulls=pulls)
     return Evidence(state, total / snapshots, within, own_moments, own_spread)
 
 

@@ -1,0 +1,10 @@
+"""Estimators for people who know scikit-learn and nothing of measures, each with a certificate."""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError:
+    raise ImportError("entroplay.sklearn needs scikit-learn: pip install 'entroplay[sklearn]'.") from None
+
+from .network import MeanFieldClassifier, MeanFieldRegressor
+
+__all__ = ["MeanFieldClassifier", "MeanFieldRegressor"]

@@ -1,0 +1,294 @@
+"""From weighted rows to a certified network: the choice of temperature and l2, the solve, the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..calibration import calibrated_weights
+from ..certificate.certify import Certificate, certify
+from ..features import FeatureMap, Particles, mean_features
+from ..losses import Loss
+from ..problem import FiniteSum
+from ..solution import History, Solution
+from ..solve import Report, solve
+from ..solvers import Solver
+from .rows import WeightedRows, bucket, padded
+
+HELD_OUT = 0.2
+"""The share of the rows that judges temperatures and penalties."""
+LEAST_SEARCHED = 10
+"""Fewer distinct rows are not split: the temperature is then FALLBACK of the hottest one."""
+FALLBACK = 0.1
+LADDER = 10.0 ** np.arange(0, -8, -0.5)
+"""Temperatures that are tried, in units of the hottest one."""
+COLDEST = 3.0
+"""The least temperature tried, in units of the hottest over n: with few rows a kernel regression of that noise interpolates."""
+PATIENCE = 2
+"""Temperatures in a row that are no clear improvement, after which the path ends."""
+PRIOR_VARIANCE = 3.0
+"""Of every parameter, temperature / (2 l2), where l2 is not given. Inputs are scaled so that it is the variance of w.x, too."""
+PRIOR_FACTORS = (3.0, 1 / 3.0)
+"""Other prior variances that are tried at the temperature found, in units of PRIOR_VARIANCE."""
+PATH_ITERATIONS, PATH_NEURONS = 4, 2048
+"""At each temperature of the path once the whole loss is on, and how many particles of the last clouds judge it together."""
+PATH_LIMIT = 24
+"""Iterations at each temperature of the path at the most."""
+FIRST_ITERATIONS, NEURONS = 16, 4096
+"""Of the fit itself, once the whole loss is on, before a first certificate; and how many particles of its last clouds make up the
+network."""
+WORTH_WHILE = 2.0
+"""How much faster than the number of iterations a bound is hoped to fall."""
+
+
+RIDGE = 1e-4
+"""Of the weights of pooled clouds: the moments of a short run are not known better than that."""
+
+
+class Certification(NamedTuple):
+    """What a certificate may cost: particles in an island, and pulls at the target."""
+
+    particles: int
+    budget: int
+
+
+QUICK, THOROUGH = Certification(64, 200), Certification(64, 1000)
+
+
+class Trial(NamedTuple):
+    """One row of the table that a search leaves."""
+
+    temperature: float
+    l2: float
+    loss: float
+    """At the rows held out."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A solution with the last clouds of its run."""
+
+    solution: Solution
+    clouds: list[Particles]
+
+    def pooled(self) -> Solution:
+        """The solution with all those clouds for particles, weighted so that together they reproduce the moments."""
+        cloud = jnp.concatenate(self.clouds)
+        weights = calibrated_weights(self.solution.problem, cloud, self.solution.moments, ridge=RIDGE)
+        return eqx.tree_at(lambda s: (s.particles, s.weights), self.solution, (cloud, weights))
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """All that a fit needs besides temperature and l2.
+
+    Attributes:
+        rows: standardised inputs and targets.
+        features: from inputs to a feature map.
+        loss: from targets (n, t) to a loss.
+        hottest: the temperature at which the path begins.
+        stratify: whether targets are labels, each of which should be on both sides of the split.
+        say: what to do with a line of progress.
+    """
+
+    rows: WeightedRows
+    features: Callable[[np.ndarray], FeatureMap]
+    loss: Callable[[np.ndarray], Loss]
+    solver: Solver
+    particles: int
+    hottest: float
+    seed: int
+    stratify: bool
+    progress: bool
+    say: Callable[[str], None]
+
+    @cached_property
+    def size(self) -> int:
+        return bucket(len(self.rows))
+
+    def problem(self, rows: WeightedRows, temperature: float, l2: float) -> FiniteSum:
+        """In single precision, padded by rows without weight."""
+        with jax.enable_x64(False):
+            X, y, weights = (padded(a, self.size) for a in (rows.X, rows.y, rows.weights))
+            return FiniteSum(self.features(X), self.loss(y), temperature=temperature, l2=l2, weights=weights)
+
+    def run(
+        self, problem: FiniteSum, iterations: int, limit: int, *, seed: int, start: Solution | None, neurons: int, progress: bool = False
+    ) -> Trained:
+        """Solve, with so many iterations once the whole loss is on and `limit` in all, and keep the last clouds of those."""
+        kept: list[Particles] = []
+        count, clouds = 0, min(max(2, -(-neurons // self.particles)), iterations)
+
+        def keep(report: Report) -> bool:
+            nonlocal count
+            if report.row.get("beta", 1.0) >= 1:
+                count += 1
+                kept.append(report.particles)
+                del kept[:-clouds]
+            return count >= iterations
+
+        solution = solve(
+            problem, self.solver, particles=self.particles, iterations=limit, seed=seed, start=start, callback=keep,
+            progress=progress, calibrate=False,
+        )  # fmt: skip
+        # The number of clouds is always the same, and so is the shape of what follows.
+        return Trained(solution, [*kept, *[solution.particles] * clouds][:clouds])
+
+    def search(self, temperature: float | None, l2: float | None) -> tuple[float, float, list[Trial]]:
+        """Temperature and l2 for those that are None, and the table of what was tried.
+
+        The temperature falls with the prior fixed, each solution starting where the last one stopped, until the loss at the rows
+        held out has not improved for a while; then other priors are tried from there.
+        """
+        if temperature is not None and l2 is not None:
+            return temperature, l2, []
+        if len(self.rows) < LEAST_SEARCHED:
+            chosen = self.hottest * FALLBACK if temperature is None else temperature
+            return chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, []
+        judge = _Judge(self, *self._split())
+        ladder = [temperature] if temperature is not None else [float(self.hottest * t) for t in LADDER if t * len(self.rows) >= COLDEST]
+        best, misses, start = None, 0, None
+        for value in ladder:
+            candidate = judge(value, value / (2 * PRIOR_VARIANCE) if l2 is None else l2, start)
+            start = candidate.trained.solution
+            if best is None or candidate.clearly_better(best):
+                best, misses = candidate, 0
+            else:
+                misses += 1
+            if misses == PATIENCE or not np.isfinite(candidate.trial.loss):
+                break
+        assert best is not None
+        if l2 is None:
+            origin = best
+            for factor in PRIOR_FACTORS:
+                other = judge(origin.trial.temperature, origin.trial.l2 / factor, origin.trained.solution)
+                best = other if other.clearly_better(best) else best
+        return best.trial.temperature, best.trial.l2, judge.trials
+
+    def _split(self) -> tuple[WeightedRows, WeightedRows]:
+        """Rows to learn from and rows to judge by."""
+        rng = np.random.default_rng([self.seed, len(self.rows)])
+        groups = self.rows.y[:, 0] if self.stratify else np.zeros(len(self.rows))
+        held_out = np.zeros(len(self.rows), bool)
+        for group in np.unique(groups):
+            members = rng.permutation(np.flatnonzero(groups == group))
+            held_out[members[: int(HELD_OUT * len(members))]] = True
+        if not held_out.any():
+            held_out[rng.integers(len(self.rows))] = True
+        return self.rows.part(~held_out), self.rows.part(held_out)
+
+    def fit(
+        self, temperature: float, l2: float, *, tol: float, max_iter: int, start: Solution | None
+    ) -> tuple[Trained, Certificate | None]:
+        """Rounds of iterations, each twice as long as the last and followed by a certificate, until that is good enough, or so bad
+        that the iterations left will not mend it.
+        """
+        problem = self.problem(self.rows, temperature, l2)
+        done, length, price, history = 0, FIRST_ITERATIONS, QUICK, None
+        while True:
+            limit = max_iter - done
+            trained = self.run(problem, length, limit, seed=self.seed + done, start=start, neurons=NEURONS, progress=self.progress)
+            history = _joined(history, trained.solution.history)
+            done = len(history["iteration"])
+            trained = replace(trained, solution=eqx.tree_at(lambda s: s.history, trained.solution, history))
+            if trained.solution.status == "interrupted":
+                return trained, None
+            certificate = certify(_without_detours(trained.solution), seed=self.seed, particles=price.particles, budget=price.budget)
+            self.say(f"{done} iterations: {_verdict(certificate)}")
+            met = certificate.mixed and certificate.bound <= tol
+            hopeless = certificate.bound > WORTH_WHILE * tol * max_iter / done
+            if met or hopeless or done >= max_iter or trained.solution.status == "diverged":
+                return trained, certificate
+            length, price, start = 2 * length, THOROUGH, trained.solution
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A solution on one part of the rows, and its loss at each of the others."""
+
+    trained: Trained
+    trial: Trial
+    losses: np.ndarray
+    weights: np.ndarray
+
+    def clearly_better(self, other: _Candidate) -> bool:
+        """By more than half a standard error of the paired differences: of answers that the held-out rows cannot tell apart, the
+        hottest is the easiest to reach and to certify.
+        """
+        difference = other.losses - self.losses
+        mean = self.weights @ difference
+        error = np.sqrt(self.weights**2 @ (difference - mean) ** 2)
+        return bool(mean > error / 2)
+
+
+class _Judge:
+    """Makes candidates, all on the same split."""
+
+    def __init__(self, trainer: Trainer, learned: WeightedRows, held_out: WeightedRows):
+        self.trainer, self.learned = trainer, learned
+        self.weights = held_out.weights
+        with jax.enable_x64(False):
+            self.features = trainer.features(padded(held_out.X, trainer.size))
+            self.loss = trainer.loss(padded(held_out.y, trainer.size))
+        self.trials: list[Trial] = []
+
+    def __call__(self, temperature: float, l2: float, start: Solution | None) -> _Candidate:
+        trainer = self.trainer
+        problem = trainer.problem(self.learned, temperature, l2)
+        seed = trainer.seed + len(self.trials)
+        trained = trainer.run(problem, PATH_ITERATIONS, PATH_LIMIT, seed=seed, start=start, neurons=PATH_NEURONS)
+        if trained.solution.status == "interrupted":
+            raise KeyboardInterrupt
+        pooled = trained.pooled()
+        prediction = mean_features(self.features, pooled.particles, pooled.weights)
+        losses = np.asarray(self.loss.value(prediction), np.float64)[: len(self.weights)]
+        losses = np.where(np.isfinite(losses), losses, np.inf)
+        trial = Trial(temperature, l2, float(self.weights @ losses))
+        self.trials.append(trial)
+        trainer.say(f"temperature {temperature:.3g}, l2 {l2:.3g}: held-out loss {trial.loss:.4g}")
+        return _Candidate(trained, trial, losses, self.weights)
+
+
+def trimmed(solution: Solution, n: int) -> Solution:
+    """The solution without the padding, on the host."""
+    problem = solution.problem
+
+    def rows(tree: Any) -> Any:
+        return jax.tree.map(lambda a: a[:n] if eqx.is_array(a) and a.ndim else a, tree)
+
+    features = eqx.tree_at(lambda f: f.rows, problem.features, problem.features.rows[:n])
+    small = eqx.tree_at(lambda p: (p.features, p.loss, p.weights), problem, (features, rows(problem.loss), problem.weights[:n]))
+    parts = (small, solution.moments[:n], solution.dual[:n], solution.path[:, :n])
+    return eqx.tree_at(lambda s: (s.problem, s.moments, s.dual, s.path), solution, parts)
+
+
+def _without_detours(solution: Solution) -> Solution:
+    """The path only as far as the loss was being turned on. Afterwards a run circles around its goal, and a certificate that
+    followed it there would spend most of its time on edges of hardly any length.
+    """
+    beta = solution.history.get("beta", np.ones(1))
+    rising = int(np.argmax(beta >= 1)) if (beta >= 1).any() else len(beta)
+    return eqx.tree_at(lambda s: s.path, solution, solution.path[: rising + 1])
+
+
+def _joined(first: History | None, second: History) -> History:
+    """One history out of two runs, the second of which went on from the first."""
+    if first is None:
+        return second
+    cumulative = ("iteration", "pulls", "passes", "seconds")
+    return {
+        name: np.concatenate([first[name], values + (first[name][-1] if name in cumulative else 0)])
+        for name, values in second.items()
+    }
+
+
+def _verdict(certificate: Certificate) -> str:
+    suffix = "" if certificate.mixed else f" (not verified: {certificate.reason})"
+    return f"at most {certificate.bound:.3g} above the global optimum{suffix}"
