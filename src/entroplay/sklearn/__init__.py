@@ -5,6 +5,7 @@ try:
 except ImportError:
     raise ImportError("entroplay.sklearn needs scikit-learn: pip install 'entroplay[sklearn]'.") from None
 
+from .density import MeanFieldDensity
 from .network import MeanFieldClassifier, MeanFieldRegressor
 
-__all__ = ["MeanFieldClassifier", "MeanFieldRegressor"]
+__all__ = ["MeanFieldClassifier", "MeanFieldDensity", "MeanFieldRegressor"]

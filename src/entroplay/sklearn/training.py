@@ -96,6 +96,8 @@ class Trainer:
         hottest: the temperature at which the path begins.
         stratify: whether targets are labels, each of which should be on both sides of the split.
         say: what to do with a line of progress.
+        precise: work in double precision.
+        least_rows: pad to the shape of that many rows at the least.
     """
 
     rows: WeightedRows
@@ -108,14 +110,16 @@ class Trainer:
     stratify: bool
     progress: bool
     say: Callable[[str], None]
+    precise: bool = False
+    least_rows: int = 0
 
     @cached_property
     def size(self) -> int:
-        return bucket(len(self.rows))
+        return bucket(max(len(self.rows), self.least_rows))
 
-    def problem(self, rows: WeightedRows, temperature: float, l2: float) -> FiniteSum:
-        """In single precision, padded by rows without weight."""
-        with jax.enable_x64(False):
+    def problem(self, rows: WeightedRows, temperature: float, l2: Any) -> FiniteSum:
+        """Padded by rows without weight."""
+        with jax.enable_x64(self.precise):
             X, y, weights = (padded(a, self.size) for a in (rows.X, rows.y, rows.weights))
             return FiniteSum(self.features(X), self.loss(y), temperature=temperature, l2=l2, weights=weights)
 
@@ -187,10 +191,16 @@ class Trainer:
     def fit(
         self, temperature: float, l2: float, *, tol: float, max_iter: int, start: Solution | None
     ) -> tuple[Trained, Certificate | None]:
+        """The fit at given parameters: see `fit_problem`."""
+        return self.fit_problem(self.problem(self.rows, temperature, l2), tol=tol, max_iter=max_iter, start=start)
+
+    def fit_problem(
+        self, problem: FiniteSum, *, tol: float, max_iter: int, start: Solution | None, tempering: tuple[float, ...] = ()
+    ) -> tuple[Trained, Certificate | None]:
         """Rounds of iterations, each twice as long as the last and followed by a certificate, until that is good enough, or so bad
-        that the iterations left will not mend it.
+        that the iterations left will not mend it. The certificate follows the run's own path from the prior; for a run that did
+        not start there, the multiples `tempering` of its dual.
         """
-        problem = self.problem(self.rows, temperature, l2)
         done, length, price, history = 0, FIRST_ITERATIONS, QUICK, None
         while True:
             limit = max_iter - done
@@ -200,7 +210,8 @@ class Trainer:
             trained = replace(trained, solution=eqx.tree_at(lambda s: s.history, trained.solution, history))
             if trained.solution.status == "interrupted":
                 return trained, None
-            certificate = certify(_without_detours(trained.solution), seed=self.seed, particles=price.particles, budget=price.budget)
+            path = _tempered(trained.solution, tempering) if tempering else _without_detours(trained.solution)
+            certificate = certify(path, seed=self.seed, particles=price.particles, budget=price.budget)
             self.say(f"{done} iterations: {_verdict(certificate)}")
             met = certificate.mixed and certificate.bound <= tol
             hopeless = certificate.bound > WORTH_WHILE * tol * max_iter / done
@@ -276,6 +287,11 @@ def _without_detours(solution: Solution) -> Solution:
     beta = solution.history.get("beta", np.ones(1))
     rising = int(np.argmax(beta >= 1)) if (beta >= 1).any() else len(beta)
     return eqx.tree_at(lambda s: s.path, solution, solution.path[: rising + 1])
+
+
+def _tempered(solution: Solution, multiples: tuple[float, ...]) -> Solution:
+    """The solution with a straight path to its dual."""
+    return eqx.tree_at(lambda s: s.path, solution, jnp.stack([b * solution.dual for b in multiples]))
 
 
 def _joined(first: History | None, second: History) -> History:
