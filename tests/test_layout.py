@@ -10,11 +10,11 @@ ORDER = [
     "quadrature",
     "smc", "cloud", "calibration", "certificate.gap", "certificate.entropy", "certificate.partition", "certificate.certify",
     "solvers.solver", "solvers.efp", "solvers.naive_efp", "solvers.mfld", "solvers.newton_efp", "solvers.pda", "solvers.psdca",
-    "solvers", "solution", "paint.painting", "paint.solver", "storage", "fingerprint", "recorder", "progress", "solve",
+    "solvers", "solution", "model", "paint.painting", "paint.solver", "storage", "fingerprint", "recorder", "progress", "solve",
     "temperatures", "compress", "grid", "plot", "teacher", "paint.images", "paint.painter", "paint.svg", "paint.files",
     "paint.command", "data", "reproduce.report", "reproduce.exact", "reproduce.settings", "reproduce.misprints",
     "reproduce.theorems", "reproduce.figure1", "reproduce.figure2", "reproduce.painting", "reproduce.density", "reproduce.memory",
-    "reproduce.page", "reproduce.command", "sklearn.rows", "sklearn.training", "sklearn.network", "sklearn.density", "sklearn", "",
+    "reproduce.page", "reproduce.command", "sklearn.rows", "sklearn.files", "sklearn.training", "sklearn.network", "sklearn.density", "sklearn", "",
     "cli", "__main__",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "entroplay"

@@ -26,8 +26,10 @@ import numpy as np
 import safetensors.numpy
 
 from .arguments import flag, invalid, positive, whole
+from .certificate.certify import Certificate
 from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
 from .losses import CrossEntropy, FunctionLoss, Huber, Logistic, Loss, NegLog, Squared
+from .model import Model
 from .paint.painting import Film, Painting
 from .paint.solver import CosineSteps, TrianglePainter
 from .problem import FiniteSum
@@ -69,13 +71,14 @@ class Checkpoint:
 _FEATURES = (Neurons, GaussianKernel, FunctionFeatures, Triangles)
 _LOSSES = (Squared, Huber, Logistic, CrossEntropy, NegLog, FunctionLoss)
 _METHODS = (NewtonEFP, EFP, NaiveEFP, MFLD, PDA, PSDCA, TrianglePainter, ULA, MALA, CosineSteps)
-_RESULTS = (Solution, Status, Compression, Checkpoint, Painting, Film)
+_RESULTS = (Solution, Status, Compression, Checkpoint, Painting, Film, Model, Certificate)
 RECORDS: dict[str, type] = {r.__name__: r for r in (*_RESULTS, FiniteSum, *_FEATURES, *_LOSSES, *_METHODS)}
 """All that a file may hold, by name. A new loss, feature map, sampler or solver is added here."""
 
 
-def save(solution: Solution | Painting, path: FilePath, *, data: bool = True) -> None:
-    """Write a solution or a painting to a file, in place of what was there: after a crash it is the old one or the new one, whole.
+def save(solution: Solution | Painting | Any, path: FilePath, *, data: bool = True) -> None:
+    """Write a solution, a painting or a fitted estimator of `entroplay.sklearn` to a file, in place of what was there: after a
+    crash it is the old one or the new one, whole.
 
     Functions (h, a loss's function, schedules) are stored by name only and given again to `load`. Classes of your own and
     numbers that are not finite are refused. A process that is killed may leave a file ".entroplay-*.tmp" behind.
@@ -93,27 +96,29 @@ def save(solution: Solution | Painting, path: FilePath, *, data: bool = True) ->
     >>> bool((same.predict([[1.5]]) == solution.predict([[1.5]])).all())
     True
     """
-    if not isinstance(solution, Solution | Painting):
-        raise invalid("save", "solution", "a Solution or a Painting", solution)
+    solution = solution.to_model() if hasattr(solution, "to_model") else solution
+    if not isinstance(solution, Solution | Painting | Model):
+        raise invalid("save", "solution", "a Solution, a Painting or an estimator of entroplay.sklearn", solution)
     _check_parts(solution)
     encoder = Encoder()
     content = encoder(solution)
     if not flag("save", "data", data):
         if isinstance(solution, Painting):
             raise invalid("save", "data", "True for a painting, whose data are the picture", data)
-        for name, array in encoder.tensors.items():
+        for full_name, array in encoder.tensors.items():
+            name = full_name.removeprefix("solution.")
             axis = 0 if name.startswith("problem.loss.") and array.ndim else ROW_AXES.get(name)
-            encoder.tensors[name] = array if axis is None else np.take(array, np.arange(0), axis)
+            encoder.tensors[full_name] = array if axis is None else np.take(array, np.arange(0), axis)
     _write(path, _KINDS[type(solution)], content, encoder.tensors)
 
 
-_KINDS: dict[type, str] = {Solution: "solution", Painting: "painting", Checkpoint: "checkpoint"}
+_KINDS: dict[type, str] = {Solution: "solution", Painting: "painting", Model: "model", Checkpoint: "checkpoint"}
 
 
 def load(
     path: FilePath, *, functions: Mapping[str, Callable[..., Any]] | None = None, max_bytes: int = MAX_BYTES
-) -> Solution | Painting:
-    """Read a solution or a painting that `save` wrote, in the precision in which it was solved.
+) -> Any:
+    """Read what `save` wrote: a `Solution` or a `Painting` in the precision in which it was solved, or an estimator.
 
     Args:
         path: the file; `FileFormatError` says why one cannot be read.
@@ -125,13 +130,20 @@ def load(
     if not all(map(callable, functions.values())):
         raise invalid("load", "functions", "a dictionary of functions", functions)
     with _refused(path):
-        kind, content, tensors = _read(path, (Solution, Painting), max_bytes)
+        kind, content, tensors = _read(path, (Solution, Painting, Model), max_bytes)
         decoder = _Decoder(content, tensors, functions)
         solution = decoder.result(kind)
         _check_parts(solution)
+        result = _estimator(solution) if isinstance(solution, Model) else solution
     if unused := functions.keys() - decoder.used:
         raise invalid("load", "functions", f"a dictionary of functions that {path} asks for", sorted(unused))
-    return solution
+    return result
+
+
+def _estimator(model: Model) -> Any:
+    from .sklearn.files import estimator_of  # only here: scikit-learn is not needed for anything else
+
+    return estimator_of(model)
 
 
 def write_checkpoint(
@@ -150,8 +162,10 @@ def read_checkpoint(path: FilePath, *, max_bytes: int = MAX_BYTES) -> Checkpoint
         return _Decoder(content, tensors, {}).result(kind)
 
 
-def _check_parts(solution: Solution | Painting) -> None:
+def _check_parts(solution: Solution | Painting | Model) -> None:
     """Refuse parts that do not fit each other; the training rows may be missing."""
+    if isinstance(solution, Model):
+        return _check_parts(solution.solution)
     if isinstance(solution, Painting):
         _check_parts(solution.solution)
         film, cloud = solution.film, solution.solution.particles.shape
@@ -225,7 +239,7 @@ def _refused(path: FilePath) -> Iterator[None]:
     """Whatever a bad file makes JSON, safetensors, NumPy or a record raise, it means one thing."""
     try:
         yield
-    except (FileFormatError, MissingFunctionError, OSError):
+    except (FileFormatError, MissingFunctionError, OSError, ImportError):
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -259,7 +273,7 @@ def _read(path: FilePath, kinds: tuple[type, ...], max_bytes: int) -> tuple[type
             return kind, content, tensors
     wanted = " or a ".join(_KINDS[kind] for kind in kinds)
     raise FileFormatError(
-        f"{path} holds a {found}, not a {wanted}: load reads solutions and paintings, solve(checkpoint=) checkpoints."
+        f"{path} holds a {found}, not a {wanted}: load reads solutions, paintings and models, solve(checkpoint=) checkpoints."
     )
 
 

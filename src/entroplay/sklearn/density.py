@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -22,21 +22,23 @@ from ..features import GaussianKernel
 from ..losses import NegLog
 from ..problem import FiniteSum
 from ..solution import Solution
-from .network import BLOCKS, automatic, new_seed, solver_of, verdict_warning
+from .files import Storable
+from .network import BLOCKS, automatic, new_seed, solver_of, verdict_warning, verified_bound
 from .rows import Standardiser, WeightedRows, bucket, merge, padded
 from .training import PATH_NEURONS, Trained, Trainer, trimmed
 
 SHAPES = ("local", "full", "diag")
-NARROWING = 0.8
+NARROWING = 0.85
 """From one bandwidth of the path to the next."""
 NARROWEST = 0.05
 FOLDS = 5
-PATIENCE = 2
+PATIENCE = 3
 """Bandwidths in a row without a better likelihood, after which a path ends."""
 STAGE_ITERATIONS, STAGE_LIMIT = 5, 24
 RIDGE = 1e-6
 """On the covariance of the standardised data, as GaussianMixture's reg_covar."""
-NEIGHBOUR_ROUNDS = 4
+NEIGHBOURS, NEIGHBOUR_ROUNDS = 0.15, 4
+"""The share of the rows that counts as near: much smaller ones would see every density as flat, and any shape as right."""
 TEMPERING = (1e-3, 1e-2, 0.03, 0.1, 0.3)
 """Multiples of the dual along which a certificate approaches it."""
 
@@ -49,7 +51,7 @@ def local_scatter(Z: np.ndarray, weights: np.ndarray) -> np.ndarray:
     scatter = _covariance(Z, weights)
     if d == 1 or n <= d + 2:
         return scatter
-    neighbours = min(n - 1, max(d + 1, int(np.sqrt(n))))
+    neighbours = min(n - 1, max(d + 1, int(NEIGHBOURS * n)))
     towards_axes = d / (d + n / 4)  # few rows say little about correlations
     for _ in range(NEIGHBOUR_ROUNDS):
         whitened = np.linalg.solve(np.linalg.cholesky(scatter), Z.T).T
@@ -100,7 +102,7 @@ class Coordinates:
         return float(np.linalg.slogdet(self.axes)[1])
 
 
-class MeanFieldDensity(DensityMixin, BaseEstimator):
+class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
     """The density of X as a mixture of equal normals over a free mixing measure, certified to be near the global optimum.
 
     This is nonparametric maximum likelihood with an entropy: the mixing measure mu minimises the mean of -log E_mu[N(x; theta, S)]
@@ -138,15 +140,16 @@ class MeanFieldDensity(DensityMixin, BaseEstimator):
     True
     """
 
-    solution_: Solution
-    certificate_: Certificate | None
+    _learned: ClassVar = {
+        **dict.fromkeys(["n_features_in_", "feature_names_in_", "columns_", "bandwidth_", "search_"]), "_coordinates": Coordinates,
+    }  # fmt: skip
 
     def __init__(
         self,
         bandwidth: float | str = "auto",
         *,
         covariance: str = "local",
-        temperature: float = 0.1,
+        temperature: float = 0.3,
         l2: float | str = "auto",
         particles: int = 512,
         solver: Any = None,
@@ -202,15 +205,18 @@ class MeanFieldDensity(DensityMixin, BaseEstimator):
             whole_cloud = eqx.tree_at(lambda s: (s.particles, s.weights), trained.solution, (cloud, uniform))
         self.solution_ = trimmed(whole_cloud, len(rows))
         self.certificate_ = certificate
-        self.duality_gap_ = np.inf if certificate is None or not certificate.mixed else certificate.bound
+        self._derive()
+        verdict_warning(owner, certificate, self.solution_, tol, max_iter)
+        return self
+
+    def _derive(self) -> None:
+        self.duality_gap_ = verified_bound(self.certificate_)
         self.history_ = self.solution_.history
         self.n_iter_ = len(self.history_["iteration"])
         self.particles_ = np.asarray(self.solution_.particles)
         self.locations_ = self._coordinates.undo(self.particles_)
         back = np.linalg.inv(self._coordinates.axes)
-        self.covariance_ = width**2 * back.T @ back
-        verdict_warning(owner, certificate, self.solution_, tol, max_iter)
-        return self
+        self.covariance_ = self.bandwidth_**2 * back.T @ back
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log-density at each row, in the units of X."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,15 @@ from ..features import ACTIVATIONS, Neurons, mean_features
 from ..losses import CrossEntropy, Huber, Logistic, Loss, Squared
 from ..solution import Solution
 from ..solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
+from .files import Storable
 from .rows import Standardiser, WeightedRows, merge, padded
 from .training import Trainer, trimmed
 
 SOLVERS: dict[str, type[Solver]] = {
     "newton": NewtonEFP, "efp": EFP, "naive-efp": NaiveEFP, "mfld": MFLD, "pda": PDA, "psdca": PSDCA,
 }  # fmt: skip
+LEARNED: dict[str, type | None] = dict.fromkeys(["n_features_in_", "feature_names_in_", "columns_", "temperature_", "l2_", "search_"])
+"""What both networks keep in a file."""
 BLOCKS = (64, 1024)
 """Rows that are predicted at once: two shapes, so that predicting other numbers of rows compiles nothing."""
 
@@ -56,6 +59,11 @@ def new_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+def verified_bound(certificate: Certificate | None) -> float:
+    """The certificate's bound, infinite where there is none."""
+    return np.inf if certificate is None or not certificate.mixed else certificate.bound
+
+
 def verdict_warning(owner: str, certificate: Certificate | None, solution: Solution, tol: float, max_iter: int) -> None:
     """Warn about a fit that is not certified to `tol`, and say what to do about it."""
     if certificate is None:
@@ -78,7 +86,7 @@ def verdict_warning(owner: str, certificate: Certificate | None, solution: Solut
         )
 
 
-class _Network(BaseEstimator):
+class _Network(Storable, BaseEstimator):
     """What the regressor and the classifier share."""
 
     temperature: Any
@@ -92,9 +100,6 @@ class _Network(BaseEstimator):
     warm_start: Any
     random_state: Any
     verbose: Any
-
-    solution_: Solution
-    certificate_: Certificate | None
 
     @abstractmethod
     def _outputs(self) -> int:
@@ -145,12 +150,15 @@ class _Network(BaseEstimator):
         self._cloud = trained.solution
         self.solution_ = trimmed(trained.pooled(), len(rows))
         self.certificate_ = certificate
-        self.duality_gap_ = np.inf if certificate is None or not certificate.mixed else certificate.bound
+        self._derive()
+        verdict_warning(owner, certificate, self.solution_, tol, max_iter)
+
+    def _derive(self) -> None:
+        self.duality_gap_ = verified_bound(self.certificate_)
         self.history_ = self.solution_.history
         self.n_iter_ = len(self.history_["iteration"])
         self.particles_ = np.asarray(self.solution_.particles, np.float64)
         self.weights_ = np.asarray(self.solution_.weights, np.float64)
-        verdict_warning(owner, certificate, self.solution_, tol, max_iter)
 
     def _cloud_size(self, dim: int) -> int:
         if isinstance(self.particles, str) and self.particles == "auto":
@@ -221,6 +229,8 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
     >>> model.score(X, np.sin(2 * X[:, 0])) > 0.9, model.duality_gap_ < 0.2
     (True, True)
     """
+
+    _learned: ClassVar = {**LEARNED, "_inputs": Standardiser, "_targets": Standardiser, "_targets_are_flat": None}
 
     def __init__(
         self,
@@ -302,6 +312,8 @@ class MeanFieldClassifier(ClassifierMixin, _Network):
     >>> model.predict([[0.0], [1.9]])
     array([False,  True])
     """
+
+    _learned: ClassVar = {**LEARNED, "_inputs": Standardiser, "classes_": None}
 
     def __init__(
         self,
