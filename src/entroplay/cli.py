@@ -1,4 +1,4 @@
-"""The command line: `entroplay demo`, `paint` and `reproduce`. Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted."""
+"""The command line: `entroplay demo`, `paint`, `fit`, `predict`, `density` and `reproduce`. Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from . import __version__
 from .certificate.certify import Certificate, certify
+from .estimate import add_density_arguments, add_fit_arguments, add_predict_arguments, run_density, run_fit, run_predict
 from .paint.command import UsageError, add_paint_arguments, run_paint
 from .reproduce.command import add_reproduce_arguments, run_reproduce
 from .samplers import ULA
@@ -101,6 +102,26 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_paint_arguments(painter, _count)
     painter.set_defaults(run=run_paint)
+    fit = commands.add_parser(
+        "fit",
+        help="learn a column of a table, with a certificate",
+        description="Fit an infinitely wide two-layer network to a table: a score on rows held out beside baselines, a bound on the "
+        "distance to the global optimum, a model file and a picture.",
+    )
+    add_fit_arguments(fit)
+    fit.set_defaults(run=run_fit)
+    predict = commands.add_parser(
+        "predict", help="apply a saved model to a table", description="Apply a model that `fit` or `density` saved to a table."
+    )
+    add_predict_arguments(predict)
+    predict.set_defaults(run=run_predict)
+    density = commands.add_parser(
+        "density",
+        help="estimate the density of a table's rows, with a certificate",
+        description="Fit a mixture of normals over a free mixing measure to the numeric columns of a table.",
+    )
+    add_density_arguments(density)
+    density.set_defaults(run=run_density)
     paper = commands.add_parser(
         "reproduce",
         help="the paper's figures and theorems, run anew",
@@ -109,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_reproduce_arguments(paper)
     paper.set_defaults(run=run_reproduce)
-    for command in (demo, painter, paper):
+    for command in (demo, painter, fit, predict, density, paper):
         command.add_argument("--seed", type=_seed, default=0, help="seed of all randomness (default: %(default)s)")
         command.add_argument("--quiet", action="store_true", help="print nothing but errors")
         command.add_argument("--json", action="store_true", help="the summary as one JSON object on stdout, all else on stderr")

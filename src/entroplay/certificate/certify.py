@@ -113,9 +113,9 @@ def certify(solution: Solution, *, seed: int = 0, particles: int = 500, budget: 
     problem = solution.problem
     if problem.features.shape[0] == 0:
         raise ValueError("The solution was saved without its data (data=False): it predicts, but it cannot be certified.")
-    anchor = anchor_of(problem, solution.moments, solution.dual)
-    path = full_path(solution.path, solution.dual)
     with jax.enable_x64(problem.dtype == jnp.float64):
+        anchor = anchor_of(problem, solution.moments, solution.dual)
+        path = full_path(solution.path, solution.dual)
         return certify_dual(problem, solution.dual, anchor, path, solution.particles, seed=seed, size=size, budget=budget)
 
 

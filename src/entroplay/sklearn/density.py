@@ -31,7 +31,7 @@ SHAPES = ("local", "full", "diag")
 NARROWING = 0.85
 """From one bandwidth of the path to the next."""
 NARROWEST = 0.05
-FOLDS = 5
+FOLDS = 8
 PATIENCE = 3
 """Bandwidths in a row without a better likelihood, after which a path ends."""
 STAGE_ITERATIONS, STAGE_LIMIT = 5, 24
@@ -203,7 +203,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
             cloud = jnp.concatenate(trained.clouds)
             uniform = jnp.full(len(cloud), 1 / len(cloud))
             whole_cloud = eqx.tree_at(lambda s: (s.particles, s.weights), trained.solution, (cloud, uniform))
-        self.solution_ = trimmed(whole_cloud, len(rows))
+            self.solution_ = trimmed(whole_cloud, len(rows))
         self.certificate_ = certificate
         self._derive()
         verdict_warning(owner, certificate, self.solution_, tol, max_iter)
@@ -252,7 +252,7 @@ class _BandwidthPath:
     progress: bool
     say: Any
 
-    def _trainer(self, rows: WeightedRows, seed: int, size: int) -> Trainer:
+    def trainer(self, rows: WeightedRows, seed: int, size: int) -> Trainer:
         def features(X: np.ndarray) -> GaussianKernel:
             return GaussianKernel(X, 1.0)
 
@@ -279,41 +279,22 @@ class _BandwidthPath:
         if n < 2 * FOLDS:
             return 1.0, []
         fold = np.random.default_rng([self.seed, n]).permutation(np.arange(n) % FOLDS)
-        # Every fold tries the same widths: as far as all of them go, and their likelihoods are summed row by row.
-        scatter = Coordinates.of(rows.X, rows.weights, self.shape)
-        ladder = [w for w in np.sqrt(scatter.spread.max()) * NARROWING ** np.arange(100.0) if w > NARROWEST]
-        totals = np.full((FOLDS, len(ladder)), -np.inf)
-        for f in range(FOLDS):
-            totals[f] = self._fold(rows.part(fold != f), rows.part(fold == f), ladder, self.seed + f, bucket(n))
+        folds = [_Fold(self, rows.part(fold != f), rows.part(fold == f), self.seed + f, bucket(n)) for f in range(FOLDS)]
         shares = np.array([rows.weights[fold == f].sum() for f in range(FOLDS)])
-        means = np.array([shares @ totals[:, k] if np.isfinite(totals[:, k]).all() else -np.inf for k in range(len(ladder))])
-        table = [(float(w), float(m)) for w, m in zip(ladder, means, strict=True) if np.isfinite(m)]
-        if not table:
-            return 1.0, []
-        for width, likelihood in table:
+        widest = np.sqrt(Coordinates.of(rows.X, rows.weights, self.shape).spread.max())
+        table: list[tuple[float, float]] = []
+        best = 0
+        while not table or (len(table) - best <= PATIENCE and width > NARROWEST):
+            width = float(widest * NARROWING ** len(table))
+            likelihood = float(shares @ [part.narrow(width) for part in folds])
+            if not np.isfinite(likelihood):
+                break
             self.say(f"bandwidth {width:.3g}: cross-validated log-likelihood {likelihood:.4g}")
-        return max(table, key=lambda row: row[1])[0], table
+            table.append((width, likelihood))
+            best = max(range(len(table)), key=lambda k: table[k][1])
+        return (table[best][0], table) if table else (1.0, [])
 
-    def _fold(self, learned: WeightedRows, held_out: WeightedRows, ladder: list[float], seed: int, size: int) -> np.ndarray:
-        """Mean log-likelihood of the rows held out at each width, until it falls."""
-        coordinates = Coordinates.of(learned.X, learned.weights, self.shape)
-        trainer = self._trainer(WeightedRows(coordinates(learned.X), learned.y, learned.weights), seed, size)
-        result = np.full(len(ladder), -np.inf)
-        start, misses = None, 0
-        for k, width in enumerate(ladder):
-            trained = self._stage(trainer, coordinates, width, seed + k, start)
-            start = trained.solution
-            if start.status == "diverged":
-                break
-            cloud = np.concatenate([np.asarray(c) for c in trained.clouds])
-            values = log_density(cloud, coordinates(held_out.X), width) + coordinates.log_volume
-            result[k] = held_out.weights @ values
-            misses = 0 if result[k] >= result[: k + 1].max() else misses + 1
-            if misses == PATIENCE:
-                break
-        return result
-
-    def _stage(self, trainer: Trainer, coordinates: Coordinates, width: float, seed: int, start: Solution | None) -> Trained:
+    def stage(self, trainer: Trainer, coordinates: Coordinates, width: float, seed: int, start: Solution | None) -> Trained:
         problem = self._problem(trainer, coordinates, width)
         trained = trainer.run(problem, STAGE_ITERATIONS, STAGE_LIMIT, seed=seed, start=start, neurons=PATH_NEURONS)
         if trained.solution.status == "interrupted":
@@ -325,13 +306,35 @@ class _BandwidthPath:
     ) -> tuple[Coordinates, Trained, Certificate | None]:
         """Down to the width with all rows, and then the fit proper."""
         coordinates = Coordinates.of(rows.X, rows.weights, self.shape)
-        trainer = self._trainer(WeightedRows(coordinates(rows.X), rows.y, rows.weights), self.seed, bucket(len(rows)))
+        trainer = self.trainer(WeightedRows(coordinates(rows.X), rows.y, rows.weights), self.seed, bucket(len(rows)))
         start = None
         for k, wider in enumerate(self._widths(coordinates, width)[:-1]):
-            start = self._stage(trainer, coordinates, wider, self.seed + k, start).solution
+            start = self.stage(trainer, coordinates, wider, self.seed + k, start).solution
         problem = self._problem(trainer, coordinates, width)
         trained, certificate = trainer.fit_problem(problem, tol=tol, max_iter=max_iter, start=start, tempering=TEMPERING)
         return coordinates, trained, certificate
+
+
+class _Fold:
+    """One part of the rows, on which the kernel is narrowed, and the rest, by which that is judged."""
+
+    def __init__(self, path: _BandwidthPath, learned: WeightedRows, held_out: WeightedRows, seed: int, size: int):
+        self.coordinates = Coordinates.of(learned.X, learned.weights, path.shape)
+        self.trainer = path.trainer(WeightedRows(self.coordinates(learned.X), learned.y, learned.weights), seed, size)
+        self.path, self.held_out = path, held_out
+        self.start: Solution | None = None
+        self.stages = 0
+
+    def narrow(self, width: float) -> float:
+        """The mean log-likelihood of the rows held out at the next width."""
+        trained = self.path.stage(self.trainer, self.coordinates, width, self.trainer.seed + self.stages, self.start)
+        self.start = trained.solution
+        self.stages += 1
+        if trained.solution.status == "diverged":
+            return -np.inf
+        cloud = np.concatenate([np.asarray(c) for c in trained.clouds])
+        values = log_density(cloud, self.coordinates(self.held_out.X), width) + self.coordinates.log_volume
+        return float(self.held_out.weights @ values)
 
 
 def log_density(particles: np.ndarray, Y: np.ndarray, width: float) -> np.ndarray:

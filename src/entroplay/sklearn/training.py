@@ -210,7 +210,8 @@ class Trainer:
             trained = replace(trained, solution=eqx.tree_at(lambda s: s.history, trained.solution, history))
             if trained.solution.status == "interrupted":
                 return trained, None
-            path = _tempered(trained.solution, tempering) if tempering else _without_detours(trained.solution)
+            with jax.enable_x64(self.precise):
+                path = _tempered(trained.solution, tempering) if tempering else _without_detours(trained.solution)
             certificate = certify(path, seed=self.seed, particles=price.particles, budget=price.budget)
             self.say(f"{done} iterations: {_verdict(certificate)}")
             met = certificate.mixed and certificate.bound <= tol
