@@ -93,6 +93,7 @@ PROBLEMS = {
         temperature=0.1, l2=1 / 3,
     ),
     "planar density": lambda: ep.FiniteSum(ep.GaussianKernel(X2, bandwidth=[0.3, 0.7]), ep.NegLog(), temperature=0.02, l2=0.1),
+    "huber": lambda: ep.FiniteSum(ep.Neurons(X2), ep.Huber(INPUTS, delta=0.7), temperature=0.1, l2=0.1),
     "own loss": lambda: ep.FiniteSum(ep.Neurons(X2), ep.FunctionLoss(pseudo_huber, INPUTS), temperature=0.1, l2=0.1),
 }  # fmt: skip
 FUNCTIONS = {"cross_entropy": {"h": two_channels}, "own loss": {"function": pseudo_huber}}
@@ -162,7 +163,8 @@ def test_the_list_of_records_is_complete_and_every_one_is_tried():
     seen = {type(part).__name__ for record in tried for part in (record, *vars(record).values())}
     results = {"Solution", "Status", "Checkpoint", "Compression"}
     in_test_paint = {"Painting", "Film", "Triangles", "TrianglePainter", "CosineSteps"}
-    assert storage.RECORDS.keys() - seen <= results | in_test_paint
+    in_test_estimators = {"Model", "Certificate"}
+    assert storage.RECORDS.keys() - seen <= results | in_test_paint | in_test_estimators
 
 
 def test_every_array_of_a_solution_is_known_to_hold_data_or_not():

@@ -1,4 +1,7 @@
-"""The command line: `entroplay demo`, `paint`, `fit`, `predict`, `density` and `reproduce`. Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted."""
+"""The command line: `entroplay demo`, `paint`, `fit`, `predict`, `density` and `reproduce`.
+
+Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -105,8 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     fit = commands.add_parser(
         "fit",
         help="learn a column of a table, with a certificate",
-        description="Fit an infinitely wide two-layer network to a table: a score on rows held out beside baselines, a bound on the "
-        "distance to the global optimum, a model file and a picture.",
+        description="Fit an infinitely wide two-layer network to a table: a score on rows held out beside baselines, a bound on "
+        "the distance to the global optimum, a model file and a picture.",
     )
     add_fit_arguments(fit)
     fit.set_defaults(run=run_fit)

@@ -268,7 +268,7 @@ def _split(n: int, options: argparse.Namespace, labels: np.ndarray | None) -> tu
     train, test = train_test_split(
         np.arange(n), test_size=options.held_out, random_state=options.seed, stratify=labels if common else None
     )
-    return train, test
+    return np.asarray(train), np.asarray(test)
 
 
 def _estimator(options: argparse.Namespace, classification: bool) -> Any:
@@ -401,7 +401,9 @@ def marginal(model: Any, points: np.ndarray, columns: list[int]) -> np.ndarray:
     return log_density(centres, rows, 1.0) - np.linalg.slogdet(root)[1]
 
 
-def _draw_predicted(model: Any, table: Table, X: np.ndarray, columns: dict[str, np.ndarray], target: str | None, path: Path) -> None:
+def _draw_predicted(
+    model: Any, table: Table, X: np.ndarray, columns: dict[str, np.ndarray], target: str | None, path: Path
+) -> None:
     """Against the truth where the table has it, else how the predictions are distributed."""
     if target is None:
         return draw_density(model, X, [name for name, _ in model.columns_["inputs"]], path)

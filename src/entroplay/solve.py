@@ -133,7 +133,7 @@ def solve(
             weights=weights,
             history=history,
             status=status,
-            path=path.vectors[: int(path.length)],
+            path=jax.device_put(np.asarray(path.vectors)[: int(path.length)]),  # cut by NumPy: no program for every length
             seed=seed,
             iterate=solver.iterate(state),
         )
@@ -303,7 +303,7 @@ class _Run:
         """An independent judgement of the present dual."""
         state, path, _ = self.latest
         dual = self.solver.dual(self.problem, state)
-        vectors = full_path(path.vectors[: int(path.length)], dual)
+        vectors = full_path(np.asarray(path.vectors)[: int(path.length)], dual)
         problem, anchor = self.given_problem, anchor_of(self.given_problem, state.moments, dual)
         return certify_dual(problem, dual, anchor, vectors, state.particles, seed=self.done, size=500, budget=200)
 

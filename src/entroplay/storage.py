@@ -96,7 +96,8 @@ def save(solution: Solution | Painting | Any, path: FilePath, *, data: bool = Tr
     >>> bool((same.predict([[1.5]]) == solution.predict([[1.5]])).all())
     True
     """
-    solution = solution.to_model() if hasattr(solution, "to_model") else solution
+    to_model = getattr(solution, "to_model", None)
+    solution = solution if to_model is None else to_model()
     if not isinstance(solution, Solution | Painting | Model):
         raise invalid("save", "solution", "a Solution, a Painting or an estimator of entroplay.sklearn", solution)
     _check_parts(solution)
@@ -115,9 +116,7 @@ def save(solution: Solution | Painting | Any, path: FilePath, *, data: bool = Tr
 _KINDS: dict[type, str] = {Solution: "solution", Painting: "painting", Model: "model", Checkpoint: "checkpoint"}
 
 
-def load(
-    path: FilePath, *, functions: Mapping[str, Callable[..., Any]] | None = None, max_bytes: int = MAX_BYTES
-) -> Any:
+def load(path: FilePath, *, functions: Mapping[str, Callable[..., Any]] | None = None, max_bytes: int = MAX_BYTES) -> Any:
     """Read what `save` wrote: a `Solution` or a `Painting` in the precision in which it was solved, or an estimator.
 
     Args:

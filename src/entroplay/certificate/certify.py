@@ -124,10 +124,10 @@ def anchor_of(problem: FiniteSum, moments: Moments, dual: Moments) -> Moments | 
     return moments if bool(np.array_equal(np.asarray(dual), np.asarray(problem.slope(moments)))) else None
 
 
-def full_path(recorded: Float[Array, "k n *c"], dual: Moments) -> Float[Array, "l n *c"]:
+def full_path(recorded: Float[Array | np.ndarray, "k n *c"], dual: Moments) -> Float[Array, "l n *c"]:
     """The recorded path and its end, behind as many zeros (the prior) as make its length always the same."""
-    zeros = jnp.zeros((PATH - recorded.shape[0], *dual.shape), dual.dtype)
-    return jnp.concatenate([zeros, recorded, dual[None]])
+    zeros = np.zeros((PATH - recorded.shape[0], *dual.shape), dual.dtype)
+    return jnp.asarray(np.concatenate([zeros, np.asarray(recorded), np.asarray(dual)[None]]))
 
 
 def certify_dual(
@@ -192,7 +192,7 @@ def _gather(
     walkers, _, _ = metropolis_moves(jax.random.fold_in(own_key, 0), gibbs, own, state.adaptation, steps=4 * STEPS, adapt=False)
     own_moments, own_spread = problem.features.mean_and_covariance(walkers.particles)
     state = state._replace(particles=particles, pulls=pulls)
-    return Evidence(state, total / snapshots, within, own_moments, own_spread)
+    return Evidence(state, total / snapshots.astype(problem.dtype), within, own_moments, own_spread)
 
 
 def _judge(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.linalg import eigh
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -55,7 +55,7 @@ def local_scatter(Z: np.ndarray, weights: np.ndarray) -> np.ndarray:
     towards_axes = d / (d + n / 4)  # few rows say little about correlations
     for _ in range(NEIGHBOUR_ROUNDS):
         whitened = np.linalg.solve(np.linalg.cholesky(scatter), Z.T).T
-        nearest = cKDTree(whitened).query(whitened, neighbours + 1)[1][:, 1:]
+        nearest = np.asarray(KDTree(whitened).query(whitened, neighbours + 1)[1])[:, 1:]
         difference = Z[:, None, :] - Z[nearest]
         scatter = np.einsum("i,ijk,ijl->kl", weights, difference, difference) / neighbours
         scatter = (1 - towards_axes) * scatter + towards_axes * np.diag(np.diag(scatter)) + RIDGE * np.eye(d)
@@ -110,7 +110,8 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
 
     Args:
         bandwidth: the width of the kernel, in units in which one makes it as wide as the data in their tightest direction; "auto"
-            narrows it step by step, each solution starting where the last one stopped, and takes the best cross-validated likelihood.
+            narrows it step by step, each solution starting where the last one stopped, and takes the best by cross-validated
+            likelihood.
         covariance: the shape of the kernel: "local" is the scatter between nearest neighbours, which follows clusters; "full" the
             covariance of the data, which amounts to whitening; "diag" its diagonal.
         temperature: the strength of the entropy.
@@ -146,17 +147,17 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
 
     def __init__(
         self,
-        bandwidth: float | str = "auto",
+        bandwidth: Any = "auto",
         *,
-        covariance: str = "local",
-        temperature: float = 0.3,
-        l2: float | str = "auto",
-        particles: int = 512,
+        covariance: Any = "local",
+        temperature: Any = 0.3,
+        l2: Any = "auto",
+        particles: Any = 512,
         solver: Any = None,
-        tol: float = 0.1,
-        max_iter: int = 72,
+        tol: Any = 0.1,
+        max_iter: Any = 72,
         random_state: Any = None,
-        verbose: int = 0,
+        verbose: Any = 0,
     ):
         self.bandwidth = bandwidth
         self.covariance = covariance
@@ -224,7 +225,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return log_density(self.particles_, self._coordinates(X), self.bandwidth_) + self._coordinates.log_volume
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:  # type: ignore[override]
         """The mean log-density of the rows."""
         return float(np.mean(self.score_samples(X)))
 
@@ -283,8 +284,8 @@ class _BandwidthPath:
         shares = np.array([rows.weights[fold == f].sum() for f in range(FOLDS)])
         widest = np.sqrt(Coordinates.of(rows.X, rows.weights, self.shape).spread.max())
         table: list[tuple[float, float]] = []
-        best = 0
-        while not table or (len(table) - best <= PATIENCE and width > NARROWEST):
+        best, width = 0, np.inf
+        while len(table) - best <= PATIENCE and width > NARROWEST:
             width = float(widest * NARROWING ** len(table))
             likelihood = float(shares @ [part.narrow(width) for part in folds])
             if not np.isfinite(likelihood):
@@ -301,9 +302,7 @@ class _BandwidthPath:
             raise KeyboardInterrupt
         return trained
 
-    def fit(
-        self, rows: WeightedRows, width: float, tol: float, max_iter: int
-    ) -> tuple[Coordinates, Trained, Certificate | None]:
+    def fit(self, rows: WeightedRows, width: float, tol: float, max_iter: int) -> tuple[Coordinates, Trained, Certificate | None]:
         """Down to the width with all rows, and then the fit proper."""
         coordinates = Coordinates.of(rows.X, rows.weights, self.shape)
         trainer = self.trainer(WeightedRows(coordinates(rows.X), rows.y, rows.weights), self.seed, bucket(len(rows)))
@@ -353,5 +352,5 @@ def log_density(particles: np.ndarray, Y: np.ndarray, width: float) -> np.ndarra
 def _log_density(particles: Float[Array, "m d"], Y: Float[Array, "b d"], width: Float[Array, ""]) -> Float[Array, "b"]:
     d = Y.shape[1]
     square = sum((Y[:, j, None] - particles[None, :, j]) ** 2 for j in range(d))
-    height = -d * (jnp.log(width) + 0.5 * jnp.log(2 * jnp.pi)) - jnp.log(particles.shape[0])
+    height = -d * (jnp.log(width) + 0.5 * np.log(2 * np.pi)) - np.log(particles.shape[0])
     return height + jax.nn.logsumexp(-0.5 * square / width**2, axis=1)

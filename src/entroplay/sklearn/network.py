@@ -28,7 +28,9 @@ from .training import Trainer, trimmed
 SOLVERS: dict[str, type[Solver]] = {
     "newton": NewtonEFP, "efp": EFP, "naive-efp": NaiveEFP, "mfld": MFLD, "pda": PDA, "psdca": PSDCA,
 }  # fmt: skip
-LEARNED: dict[str, type | None] = dict.fromkeys(["n_features_in_", "feature_names_in_", "columns_", "temperature_", "l2_", "search_"])
+LEARNED: dict[str, type | None] = dict.fromkeys(
+    ["n_features_in_", "feature_names_in_", "columns_", "temperature_", "l2_", "search_"]
+)
 """What both networks keep in a file."""
 BLOCKS = (64, 1024)
 """Rows that are predicted at once: two shapes, so that predicting other numbers of rows compiles nothing."""
@@ -234,20 +236,20 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
 
     def __init__(
         self,
-        loss: str = "squared",
+        loss: Any = "squared",
         *,
-        epsilon: float = 1.35,
-        temperature: float | str = "auto",
-        l2: float | str = "auto",
-        particles: int | str = "auto",
-        activation: str = "tanh",
-        scale: float = 10.0,
-        solver: Solver | str | None = None,
-        tol: float = 0.1,
-        max_iter: int = 72,
-        warm_start: bool = False,
+        epsilon: Any = 1.35,
+        temperature: Any = "auto",
+        l2: Any = "auto",
+        particles: Any = "auto",
+        activation: Any = "tanh",
+        scale: Any = 10.0,
+        solver: Any = None,
+        tol: Any = 0.1,
+        max_iter: Any = 72,
+        warm_start: Any = False,
         random_state: Any = None,
-        verbose: int = 0,
+        verbose: Any = 0,
     ):
         self.loss = loss
         self.epsilon = epsilon
@@ -318,18 +320,18 @@ class MeanFieldClassifier(ClassifierMixin, _Network):
     def __init__(
         self,
         *,
-        temperature: float | str = "auto",
-        l2: float | str = "auto",
-        particles: int | str = "auto",
-        activation: str = "tanh",
-        scale: float = 10.0,
-        solver: Solver | str | None = None,
-        tol: float = 0.1,
-        max_iter: int = 72,
-        warm_start: bool = False,
-        class_weight: dict[Any, float] | str | None = None,
+        temperature: Any = "auto",
+        l2: Any = "auto",
+        particles: Any = "auto",
+        activation: Any = "tanh",
+        scale: Any = 10.0,
+        solver: Any = None,
+        tol: Any = 0.1,
+        max_iter: Any = 72,
+        warm_start: Any = False,
+        class_weight: Any = None,
         random_state: Any = None,
-        verbose: int = 0,
+        verbose: Any = 0,
     ):
         self.temperature = temperature
         self.l2 = l2

@@ -124,7 +124,15 @@ class Trainer:
             return FiniteSum(self.features(X), self.loss(y), temperature=temperature, l2=l2, weights=weights)
 
     def run(
-        self, problem: FiniteSum, iterations: int, limit: int, *, seed: int, start: Solution | None, neurons: int, progress: bool = False
+        self,
+        problem: FiniteSum,
+        iterations: int,
+        limit: int,
+        *,
+        seed: int,
+        start: Solution | None,
+        neurons: int,
+        progress: bool = False,
     ) -> Trained:
         """Solve, with so many iterations once the whole loss is on and `limit` in all, and keep the last clouds of those."""
         kept: list[Particles] = []
@@ -157,7 +165,8 @@ class Trainer:
             chosen = self.hottest * FALLBACK if temperature is None else temperature
             return chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, []
         judge = _Judge(self, *self._split())
-        ladder = [temperature] if temperature is not None else [float(self.hottest * t) for t in LADDER if t * len(self.rows) >= COLDEST]
+        ladder = [float(self.hottest * t) for t in LADDER if t * len(self.rows) >= COLDEST]
+        ladder = [temperature] if temperature is not None else ladder or [self.hottest]
         best, misses, start = None, 0, None
         for value in ladder:
             candidate = judge(value, value / (2 * PRIOR_VARIANCE) if l2 is None else l2, start)
@@ -269,16 +278,23 @@ class _Judge:
 
 
 def trimmed(solution: Solution, n: int) -> Solution:
-    """The solution without the padding, on the host."""
+    """The solution without the padding."""
     problem = solution.problem
 
     def rows(tree: Any) -> Any:
-        return jax.tree.map(lambda a: a[:n] if eqx.is_array(a) and a.ndim else a, tree)
+        return jax.tree.map(lambda a: _cut(a, n) if eqx.is_array(a) and a.ndim else a, tree)
 
-    features = eqx.tree_at(lambda f: f.rows, problem.features, problem.features.rows[:n])
-    small = eqx.tree_at(lambda p: (p.features, p.loss, p.weights), problem, (features, rows(problem.loss), problem.weights[:n]))
-    parts = (small, solution.moments[:n], solution.dual[:n], solution.path[:, :n])
+    features = eqx.tree_at(lambda f: f.rows, problem.features, rows(problem.features.rows))
+    parts = (features, rows(problem.loss), rows(problem.weights))
+    small = eqx.tree_at(lambda p: (p.features, p.loss, p.weights), problem, parts)
+    path = jax.device_put(np.asarray(solution.path)[:, :n])
+    parts = (small, rows(solution.moments), rows(solution.dual), path)
     return eqx.tree_at(lambda s: (s.problem, s.moments, s.dual, s.path), solution, parts)
+
+
+def _cut(array: Any, n: int) -> Any:
+    """The first n rows, by NumPy, which has no need to compile for every n."""
+    return jax.device_put(np.asarray(array)[:n])
 
 
 def _without_detours(solution: Solution) -> Solution:
@@ -287,7 +303,7 @@ def _without_detours(solution: Solution) -> Solution:
     """
     beta = solution.history.get("beta", np.ones(1))
     rising = int(np.argmax(beta >= 1)) if (beta >= 1).any() else len(beta)
-    return eqx.tree_at(lambda s: s.path, solution, solution.path[: rising + 1])
+    return eqx.tree_at(lambda s: s.path, solution, _cut(solution.path, rising + 1))
 
 
 def _tempered(solution: Solution, multiples: tuple[float, ...]) -> Solution:
