@@ -80,6 +80,7 @@ def test_a_failure_exits_with_1_and_says_why(tmp_path, capsys):
     assert "entroplay demo:" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_methods")
 def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path, monkeypatch):
     """Ctrl-C while the second method runs. (test_paint.py sends a signal to a process of its own.)"""

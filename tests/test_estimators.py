@@ -93,7 +93,7 @@ def test_a_smooth_function_is_learned_with_the_defaults():
     assert model.particles_.shape == model.solution_.particles.shape == (4096, 4)
 
 
-@pytest.mark.parametrize("labels", [pytest.param(LABELS, marks=pytest.mark.slow, id="two"), pytest.param(KINDS, id="three")])
+@pytest.mark.parametrize("labels", [pytest.param(LABELS, id="two"), pytest.param(KINDS, id="three", marks=pytest.mark.slow)])
 def test_probabilities_sum_to_one_and_agree_with_the_scores(labels):
     model = classifier().fit(X, labels)
     shares, scores = model.predict_proba(X), model.decision_function(X)
@@ -206,7 +206,7 @@ def test_a_warm_start_goes_on_from_where_the_last_fit_stopped():
         warm.fit(X[:, :1], Y)
 
 
-@pytest.mark.parametrize("name", some("density"))
+@pytest.mark.parametrize("name", some("regressor"))
 def test_a_fit_above_tol_warns_and_says_what_to_do(name):
     make, y = ALL[name]
     with pytest.warns(ConvergenceWarning, match=r"above tol=1e-09\. Raise max_iter or particles, or the temperature"):
@@ -368,7 +368,8 @@ def test_data_frames_bring_their_names(library):
 def test_pipelines_searches_and_routed_weights():
     weights = np.ones(len(X))
     with config_context(enable_metadata_routing=True):
-        pipeline = make_pipeline(MinMaxScaler(), regressor().set_fit_request(sample_weight=True))
+        model = regressor().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        pipeline = make_pipeline(MinMaxScaler(), model)
         search = GridSearchCV(pipeline, {"meanfieldregressor__temperature": [0.02, 1.0]}, cv=3)
         search.fit(X, Y, sample_weight=weights)
     assert search.best_params_ == {"meanfieldregressor__temperature": 0.02}

@@ -91,6 +91,7 @@ def test_the_task_follows_from_the_target(values, task):
     assert _task(values) == task
 
 
+@pytest.mark.slow
 def test_a_marginal_of_all_columns_is_the_density():
     rows = RNG.normal(size=(80, 2)) @ np.array([[1.0, 0.5], [0.0, 2.0]])
     model = MeanFieldDensity(0.7, particles=64, max_iter=16, random_state=0, tol=10.0).fit(rows)
@@ -123,6 +124,7 @@ def test_wrong_commands_say_why_in_one_line(tmp_path, monkeypatch, capsys, argum
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_model_without_column_names_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     path, *_ = shop(tmp_path)

@@ -24,12 +24,13 @@ DIRECT, LEAST_RIDGE = 1024, 1e-5
 channels), and by a quarter of the iterations for more."""
 
 
-def calibrated_weights(problem: FiniteSum, particles: Particles, moments: Moments, ridge: float = RIDGE) -> Float[Array, "m"]:
+def calibrated_weights(problem: FiniteSum, particles: Particles, moments: Moments, ridge: float | None = None) -> Float[Array, "m"]:
     """Weights w that sum to one with sum_r w_r h(theta_r) = H on the training rows, as close to 1/m as can be.
 
     They minimise sum_i w_i |sum_r w_r h_i(theta_r) - H_i|^2 + ridge |w - 1/m|^2: ridge regression in the space of particles,
     solved by conjugate gradients in the space of rows, without a matrix unless it is small.
     """
+    ridge = RIDGE if ridge is None else ridge
     strict = ridge < LEAST_RIDGE
     return _solve(traced(problem), particles, moments, jnp.asarray(ridge, problem.dtype), strict)
 
