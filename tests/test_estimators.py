@@ -93,7 +93,8 @@ def test_a_smooth_function_is_learned_with_the_defaults():
     assert model.particles_.shape == model.solution_.particles.shape == (4096, 4)
 
 
-@pytest.mark.parametrize("labels", [pytest.param(LABELS, id="two"), pytest.param(KINDS, id="three", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("labels", [LABELS, KINDS], ids=["two", "three"])
 def test_probabilities_sum_to_one_and_agree_with_the_scores(labels):
     model = classifier().fit(X, labels)
     shares, scores = model.predict_proba(X), model.decision_function(X)
@@ -192,6 +193,7 @@ def test_a_balanced_weight_gives_every_class_the_same_total():
     assert balanced.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.1
 
 
+@pytest.mark.slow
 def test_a_warm_start_goes_on_from_where_the_last_fit_stopped():
     cold = regressor(temperature="auto").fit(X, Y)
     warm = clone(cold).set_params(warm_start=True).fit(X, Y)
@@ -324,7 +326,7 @@ def test_the_bound_is_above_the_truth_in_nineteen_of_twenty_seeds():
 # -- the world around -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", some("regressor", "density"))
+@pytest.mark.parametrize("name", some("regressor"))
 def test_files_and_pickles_keep_everything(name, tmp_path):
     make, y = ALL[name]
     model = make().fit(X, y)
