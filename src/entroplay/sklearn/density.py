@@ -39,8 +39,6 @@ RIDGE = 1e-6
 """On the covariance of the standardised data, as GaussianMixture's reg_covar."""
 NEIGHBOURS, NEIGHBOUR_ROUNDS = 0.15, 4
 """The share of the rows that counts as near: much smaller ones would see every density as flat, and any shape as right."""
-TEMPERING = (1e-3, 1e-2, 0.03, 0.1, 0.3)
-"""Multiples of the dual along which a certificate approaches it."""
 
 
 def local_scatter(Z: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -310,7 +308,7 @@ class _BandwidthPath:
         for k, wider in enumerate(self._widths(coordinates, width)[:-1]):
             start = self.stage(trainer, coordinates, wider, self.seed + k, start).solution
         problem = self._problem(trainer, coordinates, width)
-        trained, certificate = trainer.fit_problem(problem, tol=tol, max_iter=max_iter, start=start, tempering=TEMPERING)
+        trained, certificate = trainer.fit_problem(problem, tol=tol, max_iter=max_iter, start=start)
         return coordinates, trained, certificate
 
 

@@ -48,6 +48,8 @@ WORTH_WHILE = 2.0
 """How much faster than the number of iterations a bound is hoped to fall."""
 
 
+TEMPERING = (1e-3, 1e-2, 0.03, 0.1, 0.3)
+"""Multiples of the dual along which a certificate approaches it, where no path from the prior is known."""
 RIDGE = 1e-4
 """Of the weights of pooled clouds: the moments of a short run are not known better than that."""
 
@@ -204,13 +206,14 @@ class Trainer:
         return self.fit_problem(self.problem(self.rows, temperature, l2), tol=tol, max_iter=max_iter, start=start)
 
     def fit_problem(
-        self, problem: FiniteSum, *, tol: float, max_iter: int, start: Solution | None, tempering: tuple[float, ...] = ()
+        self, problem: FiniteSum, *, tol: float, max_iter: int, start: Solution | None
     ) -> tuple[Trained, Certificate | None]:
         """Rounds of iterations, each twice as long as the last and followed by a certificate, until that is good enough, or so bad
-        that the iterations left will not mend it. The certificate follows the run's own path from the prior; for a run that did
-        not start there, the multiples `tempering` of its dual.
+        that the iterations left will not mend it. The certificate follows the first round's path from the prior; if that did
+        not start there, multiples of the dual.
         """
         done, length, price, history = 0, FIRST_ITERATIONS, QUICK, None
+        from_prior, approach = start is None, None
         while True:
             limit = max_iter - done
             trained = self.run(problem, length, limit, seed=self.seed + done, start=start, neurons=NEURONS, progress=self.progress)
@@ -220,8 +223,12 @@ class Trainer:
             if trained.solution.status == "interrupted":
                 return trained, None
             with jax.enable_x64(self.precise):
-                path = _tempered(trained.solution, tempering) if tempering else _without_detours(trained.solution)
-            certificate = certify(path, seed=self.seed, particles=price.particles, budget=price.budget)
+                if not from_prior:
+                    approach = jnp.stack([b * trained.solution.dual for b in TEMPERING])
+                elif approach is None:
+                    approach = _without_detours(trained.solution)
+                approached = eqx.tree_at(lambda s: s.path, trained.solution, approach)
+            certificate = certify(approached, seed=self.seed, particles=price.particles, budget=price.budget)
             self.say(f"{done} iterations: {_verdict(certificate)}")
             met = certificate.mixed and certificate.bound <= tol
             hopeless = certificate.bound > WORTH_WHILE * tol * max_iter / done
@@ -243,6 +250,8 @@ class _Candidate:
         """By more than half a standard error of the paired differences: of answers that the held-out rows cannot tell apart, the
         hottest is the easiest to reach and to certify.
         """
+        if not np.isfinite([self.trial.loss, other.trial.loss]).all():
+            return self.trial.loss < other.trial.loss
         difference = other.losses - self.losses
         mean = self.weights @ difference
         error = np.sqrt(self.weights**2 @ (difference - mean) ** 2)
@@ -297,18 +306,13 @@ def _cut(array: Any, n: int) -> Any:
     return jax.device_put(np.asarray(array)[:n])
 
 
-def _without_detours(solution: Solution) -> Solution:
+def _without_detours(solution: Solution) -> Any:
     """The path only as far as the loss was being turned on. Afterwards a run circles around its goal, and a certificate that
     followed it there would spend most of its time on edges of hardly any length.
     """
     beta = solution.history.get("beta", np.ones(1))
     rising = int(np.argmax(beta >= 1)) if (beta >= 1).any() else len(beta)
-    return eqx.tree_at(lambda s: s.path, solution, _cut(solution.path, rising + 1))
-
-
-def _tempered(solution: Solution, multiples: tuple[float, ...]) -> Solution:
-    """The solution with a straight path to its dual."""
-    return eqx.tree_at(lambda s: s.path, solution, jnp.stack([b * solution.dual for b in multiples]))
+    return _cut(solution.path, rising + 1)
 
 
 def _joined(first: History | None, second: History) -> History:
