@@ -144,7 +144,7 @@ def test_padding_adds_nothing():
     trainer = Trainer(
         rows, lambda x: ep.Neurons(x, bias=True), lambda y: ep.Squared(y[:, 0]), ep.NewtonEFP(), 64, 1.0, 0, False, False, print
     )
-    padded = trainer.problem(rows, 0.1, 0.1)
+    padded = trainer.problem(0.1, 0.1)
     plain = ep.FiniteSum(ep.Neurons(rows.X, bias=True), ep.Squared(rows.y[:, 0]), temperature=0.1, l2=0.1)
     cloud = plain.prior(jax.random.key(0), 50)
     potentials = []

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 ORDER = [
-    "arguments", "compilation", "losses", "features", "native", "raster", "triangles", "problem", "gibbs", "moves", "samplers",
-    "quadrature",
+    "arguments", "compilation", "losses", "features", "native", "neurons", "raster", "triangles", "problem", "gibbs",
+    "moves", "samplers", "quadrature",
     "smc", "cloud", "calibration", "certificate.gap", "certificate.entropy", "certificate.partition", "certificate.certify",
     "solvers.solver", "solvers.efp", "solvers.naive_efp", "solvers.mfld", "solvers.newton_efp", "solvers.pda", "solvers.psdca",
     "solvers", "solution", "model", "paint.painting", "paint.solver", "storage", "fingerprint", "recorder", "progress", "solve",

@@ -5,9 +5,10 @@ from importlib.metadata import PackageNotFoundError, version
 from .certificate.certify import Certificate, certify
 from .certificate.entropy import knn_entropy, objective
 from .compress import compress
-from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
+from .features import FeatureMap, FunctionFeatures, GaussianKernel
 from .gibbs import Gibbs
 from .losses import CrossEntropy, FunctionLoss, Huber, Logistic, Loss, NegLog, Squared
+from .neurons import Neurons
 from .paint.painter import paint
 from .paint.painting import Painting
 from .paint.solver import TrianglePainter

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .arguments import flag, invalid, one_of, positive, real_array, whole
+from .arguments import invalid, real_array, whole
 
 TILE_ELEMENTS = 2**21
 """Entries of the (m, n, k) feature array that may exist at once."""
@@ -240,96 +240,6 @@ def _accumulate(function: Callable[..., Any], tiles: tuple[Array, ...]) -> Any:
     return jax.lax.scan(add, first, tuple(t[1:] for t in tiles))[0]
 
 
-ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], tuple[float, float]]] = {
-    "tanh": (jnp.tanh, (-1.0, 1.0)),
-    "sigmoid": (jax.nn.sigmoid, (0.0, 1.0)),
-    "erf": (jax.scipy.special.erf, (-1.0, 1.0)),
-    "relu": (jax.nn.relu, (0.0, np.inf)),
-}
-
-
-class Neurons(FeatureMap):
-    r"""Hidden neurons of a two-layer network: h(theta, x) = scale * a * activation(w . x + b).
-
-    A particle is theta = (w, b, a): `w` one weight per input; `b` only with `bias=True` (else 0); `a` only with
-    `output_weight=True` (else 1), where the parameter alpha enters as the bounded weight a = tanh(alpha), one for
-    each of `outputs`. Several outputs need `output_weight=True`.
-
-    tanh, sigmoid and erf are bounded, as the convergence theory asks. relu is not: the Gibbs measures still exist
-    (l2 |theta|^2 outgrows it) and the gap still bounds the distance to the optimum, but the theory's rates do not
-    apply, and steps that are stable for bounded features may diverge.
-
-    >>> import entroplay as ep
-    >>> ep.Neurons([[0.0, 1.0], [1.0, 0.0]], activation="tanh", bias=True).dim
-    3
-    """
-
-    rows: Float[Array, "n p"]
-    activation: str = eqx.field(static=True)
-    bias: bool = eqx.field(static=True)
-    output_weight: bool = eqx.field(static=True)
-    outputs: int = eqx.field(static=True)
-    scale: float
-
-    def __init__(
-        self,
-        X: object,
-        activation: str = "tanh",
-        bias: bool = False,
-        output_weight: bool = False,
-        outputs: int = 1,
-        scale: float = 1.0,
-    ):
-        self.rows = real_array("Neurons", "X", X, ndim=(2,))
-        self.activation = one_of("Neurons", "activation", activation, tuple(ACTIVATIONS))
-        self.bias = flag("Neurons", "bias", bias)
-        self.output_weight = flag("Neurons", "output_weight", output_weight)
-        self.outputs = whole("Neurons", "outputs", outputs)
-        if self.outputs > 1 and not self.output_weight:
-            raise invalid("Neurons", "output_weight", "True when there are several outputs", output_weight)
-        self.scale = positive("Neurons", "scale", scale)
-
-    @property
-    def dim(self) -> int:  # type: ignore[override]
-        return self.rows.shape[1] + self.bias + self.output_weight * self.outputs
-
-    @property
-    def channels(self) -> tuple[int, ...]:
-        return (self.outputs,) if self.outputs > 1 else ()
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        low, high = ACTIVATIONS[self.activation][1]
-        if self.output_weight:
-            low, high = -max(-low, high), max(-low, high)
-        return (self.scale * low, self.scale * high)
-
-    def _hidden(self, particles: Particles, rows: Float[Array, "b p"]) -> Float[Array, "m b"]:
-        inputs = self.rows.shape[1]
-        # Contracted without a transpose: XLA's CPU matrix products of the gradient are a fifth faster that way.
-        preactivation = jnp.einsum("rp,bp->rb", particles[:, :inputs], rows)
-        if self.bias:
-            preactivation = preactivation + particles[:, inputs, None]
-        return self.scale * ACTIVATIONS[self.activation][0](preactivation)
-
-    def _output_weights(self, particles: Particles) -> Float[Array, "m k"]:
-        return jnp.tanh(particles[:, -self.outputs :])
-
-    def values(self, particles: Particles, rows: Float[Array, "b p"]) -> Float[Array, "m b *k"]:
-        hidden = self._hidden(particles, rows)
-        if not self.output_weight:
-            return hidden
-        a = self._output_weights(particles)
-        return hidden[:, :, None] * a[:, None, :] if self.channels else hidden * a
-
-    def factors(self, particles: Particles, rows: Float[Array, "b p"]) -> tuple[Float[Array, "m b"], Float[Array, "m k"]] | None:
-        return (self._hidden(particles, rows), self._output_weights(particles)) if self.channels else None
-
-    def at(self, X: object) -> Neurons:
-        rows = _same_columns("Neurons", X, self.rows)
-        return eqx.tree_at(lambda f: f.rows, self, rows)
-
-
 class GaussianKernel(FeatureMap):
     r"""The Gaussian density at the data points, h_i(theta) = N(x_i; theta, bandwidth^2 I): mixtures, with `NegLog`.
 
@@ -372,7 +282,7 @@ class GaussianKernel(FeatureMap):
     def at(self, X: object) -> GaussianKernel:
         rows = real_array("GaussianKernel", "X", X, ndim=(1, 2))
         rows = rows[:, None] if rows.ndim == 1 and self.dim == 1 else rows
-        return eqx.tree_at(lambda f: f.rows, self, _same_columns("GaussianKernel", rows, self.rows))
+        return eqx.tree_at(lambda f: f.rows, self, same_columns("GaussianKernel", rows, self.rows))
 
 
 class FunctionFeatures(FeatureMap):
@@ -420,7 +330,7 @@ class FunctionFeatures(FeatureMap):
         return eqx.tree_at(lambda f: f.rows, self, rows)
 
 
-def _same_columns(owner: str, X: object, rows: Array) -> Array:
+def same_columns(owner: str, X: object, rows: Array) -> Array:
     new = real_array(owner, "X", X, ndim=(2,))
     if new.shape[1] != rows.shape[1]:
         raise invalid(owner, "X", f"an array with {rows.shape[1]} columns, as in training", f"{new.shape[1]} columns")

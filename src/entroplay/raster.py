@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .native import usable
+from .native import either, kernel, usable
 
 Corners = Float[Array, "m 6"]
 Colours = Float[Array, "m k"]
@@ -92,14 +92,9 @@ def lay(
     return Laid(*_either("triangles_lay", shapes, reference, *arguments, levels=np.float64(levels), lost=np.float64(lost)))
 
 
-def _either(kernel: str, shapes: Any, reference: Any, *arguments: Array, **attributes: Any) -> Any:
-    """The kernel on CPUs that have it, else the reference. Both are the same function of the arguments."""
-    if not usable():
-        return reference(*arguments)
-    call = partial(jax.ffi.ffi_call(f"entroplay_{kernel}", shapes, vmap_method="sequential"), **attributes)
-    if {device.platform for device in jax.devices()} == {"cpu"}:
-        return call(*arguments)  # the reference need not even be traced
-    return jax.lax.platform_dependent(*arguments, cpu=lambda *a: call(*a), default=reference)
+def _either(name: str, shapes: Any, reference: Any, *arguments: Array, **attributes: Any) -> Any:
+    """The kernel on CPUs that have it, else the reference."""
+    return either(kernel(name, shapes, **attributes), reference, *arguments) if usable() else reference(*arguments)
 
 
 class _Edges(NamedTuple):

@@ -27,9 +27,10 @@ import safetensors.numpy
 
 from .arguments import flag, invalid, positive, whole
 from .certificate.certify import Certificate
-from .features import FeatureMap, FunctionFeatures, GaussianKernel, Neurons
+from .features import FeatureMap, FunctionFeatures, GaussianKernel
 from .losses import CrossEntropy, FunctionLoss, Huber, Logistic, Loss, NegLog, Squared
 from .model import Model
+from .neurons import Neurons
 from .paint.painting import Film, Painting
 from .paint.solver import CosineSteps, TrianglePainter
 from .problem import FiniteSum

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .arguments import one_of
-from .features import Neurons
 from .losses import Squared
+from .neurons import Neurons
 from .problem import FiniteSum
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 import jax
 
-KERNELS = ("triangles_gather", "triangles_deposit", "triangles_square_norm", "triangles_deposit_squares", "triangles_lay")
+KERNELS = (
+    "triangles_gather", "triangles_deposit", "triangles_square_norm", "triangles_deposit_squares", "triangles_lay", "neurons_pull",
+)  # fmt: skip
 
 
 @functools.cache
@@ -46,3 +50,15 @@ def usable() -> bool:
     if reason is not None:
         warnings.warn(f"Triangles are drawn without the compiled kernels, some 30 times slower: {reason}.", stacklevel=2)
     return reason is None
+
+
+def kernel(name: str, shapes: Any, **attributes: Any) -> Callable[..., Any]:
+    """A kernel as a function of arrays, with results of those shapes."""
+    return partial(jax.ffi.ffi_call(f"entroplay_{name}", shapes, vmap_method="sequential"), **attributes)
+
+
+def either(by_kernel: Callable[..., Any], reference: Callable[..., Any], *arguments: Any) -> Any:
+    """The first on CPUs, the second elsewhere. Both are the same function of the arguments."""
+    if {device.platform for device in jax.devices()} == {"cpu"}:
+        return by_kernel(*arguments)  # the reference need not even be traced
+    return jax.lax.platform_dependent(*arguments, cpu=by_kernel, default=reference)

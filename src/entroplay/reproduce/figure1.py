@@ -9,9 +9,9 @@ from itertools import islice
 import numpy as np
 
 from .. import grid
-from ..features import Neurons
 from ..grid import GridSolution
 from ..losses import Squared
+from ..neurons import Neurons
 from ..plot import pyplot
 from ..problem import FiniteSum
 from ..quadrature import Quadrature, kl

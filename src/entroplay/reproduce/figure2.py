@@ -11,8 +11,9 @@ import numpy as np
 from ..certificate.certify import Certificate, certify
 from ..certificate.entropy import objective
 from ..certificate.partition import prior_log_partition
-from ..features import Neurons, mean_features
+from ..features import mean_features
 from ..losses import Squared
+from ..neurons import Neurons
 from ..plot import pyplot
 from ..problem import FiniteSum
 from ..samplers import ULA

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..features import Neurons
 from ..losses import Squared
+from ..neurons import Neurons
 from ..plot import pyplot
 from ..problem import FiniteSum
 from ..samplers import ULA

@@ -9,8 +9,9 @@ from itertools import islice
 import numpy as np
 
 from .. import grid
-from ..features import GaussianKernel, Neurons
+from ..features import GaussianKernel
 from ..losses import Logistic, NegLog, Squared
+from ..neurons import Neurons
 from ..problem import FiniteSum
 from ..quadrature import Quadrature
 from .exact import Values, values

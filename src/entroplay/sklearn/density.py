@@ -25,7 +25,7 @@ from ..solution import Solution
 from .files import Storable
 from .network import BLOCKS, automatic, new_seed, solver_of, verdict_warning, verified_bound
 from .rows import Standardiser, WeightedRows, bucket, merge, padded
-from .training import PATH_NEURONS, Trained, Trainer, trimmed
+from .training import Effort, Trained, Trainer, trimmed
 
 SHAPES = ("local", "full", "diag")
 NARROWING = 0.85
@@ -34,7 +34,9 @@ NARROWEST = 0.05
 FOLDS = 8
 PATIENCE = 3
 """Bandwidths in a row without a better likelihood, after which a path ends."""
-STAGE_ITERATIONS, STAGE_LIMIT = 5, 24
+STAGE_ITERATIONS, STAGE_LIMIT, STAGE_PARTICLES = 5, 24, 2048
+"""At each bandwidth of the path; and the particles that judge it."""
+EFFORT = Effort(iterations=32, particles=16384, quick=200)
 RIDGE = 1e-6
 """On the covariance of the standardised data, as GaussianMixture's reg_covar."""
 NEIGHBOURS, NEIGHBOUR_ROUNDS = 0.15, 4
@@ -257,12 +259,12 @@ class _BandwidthPath:
 
         return Trainer(
             rows, features, lambda targets: NegLog(), self.solver, self.particles, hottest=self.temperature, seed=seed,
-            stratify=False, progress=self.progress, say=self.say, precise=True, least_rows=size,
+            stratify=False, progress=self.progress, say=self.say, effort=EFFORT, precise=True, least_rows=size,
         )  # fmt: skip
 
     def _problem(self, trainer: Trainer, coordinates: Coordinates, width: float) -> FiniteSum:
         penalty = self.temperature / (2 * coordinates.spread) if self.l2 is None else self.l2
-        posed = trainer.problem(trainer.rows, self.temperature, penalty)
+        posed = trainer.problem(self.temperature, penalty)
         with jax.enable_x64(True):
             return eqx.tree_at(lambda p: p.features, posed, GaussianKernel(posed.features.rows, width))
 
@@ -295,7 +297,7 @@ class _BandwidthPath:
 
     def stage(self, trainer: Trainer, coordinates: Coordinates, width: float, seed: int, start: Solution | None) -> Trained:
         problem = self._problem(trainer, coordinates, width)
-        trained = trainer.run(problem, STAGE_ITERATIONS, STAGE_LIMIT, seed=seed, start=start, neurons=PATH_NEURONS)
+        trained = trainer.run(problem, STAGE_ITERATIONS, STAGE_LIMIT, seed=seed, start=start, pooled=STAGE_PARTICLES)
         if trained.solution.status == "interrupted":
             raise KeyboardInterrupt
         return trained

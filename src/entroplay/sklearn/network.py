@@ -17,8 +17,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, colu
 
 from ..arguments import flag, invalid, is_number, one_of, positive, whole
 from ..certificate.certify import Certificate
-from ..features import ACTIVATIONS, Neurons, mean_features
+from ..features import mean_features
 from ..losses import CrossEntropy, Huber, Logistic, Loss, Squared
+from ..neurons import ACTIVATIONS, Neurons
 from ..solution import Solution
 from ..solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
 from .files import Storable
@@ -201,7 +202,8 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
         epsilon: see `loss`.
         temperature: the strength of the entropy; "auto" tries ever lower ones on a part of the rows, each solution starting where
             the last one stopped, and takes the highest that the other rows cannot tell from the best.
-        l2: the penalty; "auto" takes the prior variance temperature / (2 l2) = 3 unless another one, tried likewise, is better.
+        l2: the penalty; "auto" falls with the temperature, so that the prior variance temperature / (2 l2) is 1; at a given
+            temperature a larger and a smaller variance are tried likewise.
         particles: size of the cloud that the solver moves; "auto" is 16 for every parameter of a neuron, 512 at the least. The last
             few clouds, 4096 particles or more, make up the network.
         activation: "tanh", "sigmoid", "erf" or "relu".

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..calibration import calibrated_weights
 from ..certificate.certify import Certificate, certify
-from ..features import FeatureMap, Particles, mean_features
+from ..features import FeatureMap, Particles
 from ..losses import Loss
 from ..problem import FiniteSum
 from ..solution import History, Solution
@@ -29,21 +29,16 @@ LEAST_SEARCHED = 10
 FALLBACK = 0.1
 LADDER = 10.0 ** np.arange(0, -8, -0.5)
 """Temperatures that are tried, in units of the hottest one."""
-COLDEST = 3.0
+COLDEST = 1.0
 """The least temperature tried, in units of the hottest over n: with few rows a kernel regression of that noise interpolates."""
 PATIENCE = 2
 """Temperatures in a row that are no clear improvement, after which the path ends."""
-PRIOR_VARIANCE = 3.0
-"""Of every parameter, temperature / (2 l2), where l2 is not given. Inputs are scaled so that it is the variance of w.x, too."""
+PRIOR_VARIANCE = 1.0
+"""Of every parameter, temperature / (2 l2), along the path. Inputs are scaled so that it is the variance of w.x, too."""
 PRIOR_FACTORS = (3.0, 1 / 3.0)
-"""Other prior variances that are tried at the temperature found, in units of PRIOR_VARIANCE."""
-PATH_ITERATIONS, PATH_NEURONS = 4, 2048
-"""At each temperature of the path once the whole loss is on, and how many particles of the last clouds judge it together."""
-PATH_LIMIT = 24
-"""Iterations at each temperature of the path at the most."""
-FIRST_ITERATIONS, NEURONS = 16, 4096
-"""Of the fit itself, once the whole loss is on, before a first certificate; and how many particles of its last clouds make up the
-network."""
+"""Other prior variances that are tried where the temperature is given, in units of PRIOR_VARIANCE."""
+PATH_ITERATIONS, PATH_LIMIT = 2, 24
+"""At each temperature of the path, once the whole loss is on and at the most."""
 WORTH_WHILE = 2.0
 """How much faster than the number of iterations a bound is hoped to fall."""
 
@@ -54,14 +49,22 @@ RIDGE = 1e-4
 """Of the weights of pooled clouds: the moments of a short run are not known better than that."""
 
 
-class Certification(NamedTuple):
-    """What a certificate may cost: particles in an island, and pulls at the target."""
+class Effort(NamedTuple):
+    """What the first round of a fit takes, and the certificates."""
 
+    iterations: int
+    """Once the whole loss is on."""
     particles: int
-    budget: int
+    """Of the last clouds, that make up the answer together."""
+    quick: int
+    """Pulls at the target of the first certificate."""
+    thorough: int = 1000
+    """Of those that follow."""
 
 
-QUICK, THOROUGH = Certification(64, 200), Certification(64, 1000)
+NETWORK = Effort(iterations=10, particles=4096, quick=100)
+ISLAND = 64
+"""Particles in each island of a certificate."""
 
 
 class Trial(NamedTuple):
@@ -98,6 +101,7 @@ class Trainer:
         hottest: the temperature at which the path begins.
         stratify: whether targets are labels, each of which should be on both sides of the split.
         say: what to do with a line of progress.
+        effort: what to spend on the fit itself.
         precise: work in double precision.
         least_rows: pad to the shape of that many rows at the least.
     """
@@ -112,6 +116,7 @@ class Trainer:
     stratify: bool
     progress: bool
     say: Callable[[str], None]
+    effort: Effort = NETWORK
     precise: bool = False
     least_rows: int = 0
 
@@ -119,11 +124,16 @@ class Trainer:
     def size(self) -> int:
         return bucket(max(len(self.rows), self.least_rows))
 
-    def problem(self, rows: WeightedRows, temperature: float, l2: Any) -> FiniteSum:
-        """Padded by rows without weight."""
+    @cached_property
+    def _posed(self) -> tuple[FeatureMap, Loss]:
         with jax.enable_x64(self.precise):
-            X, y, weights = (padded(a, self.size) for a in (rows.X, rows.y, rows.weights))
-            return FiniteSum(self.features(X), self.loss(y), temperature=temperature, l2=l2, weights=weights)
+            return self.features(padded(self.rows.X, self.size)), self.loss(padded(self.rows.y, self.size))
+
+    def problem(self, temperature: float, l2: Any, weights: np.ndarray | None = None) -> FiniteSum:
+        """Padded by rows without weight; with other weights than the rows' own, if such are given."""
+        weights = padded(self.rows.weights if weights is None else weights, self.size)
+        with jax.enable_x64(self.precise):
+            return FiniteSum(*self._posed, temperature=temperature, l2=l2, weights=weights)
 
     def run(
         self,
@@ -133,12 +143,12 @@ class Trainer:
         *,
         seed: int,
         start: Solution | None,
-        neurons: int,
+        pooled: int = 0,
         progress: bool = False,
     ) -> Trained:
         """Solve, with so many iterations once the whole loss is on and `limit` in all, and keep the last clouds of those."""
         kept: list[Particles] = []
-        count, clouds = 0, min(max(2, -(-neurons // self.particles)), iterations)
+        count, clouds = 0, min(max(2, -(-pooled // self.particles)), iterations)
 
         def keep(report: Report) -> bool:
             nonlocal count
@@ -158,21 +168,21 @@ class Trainer:
     def search(self, temperature: float | None, l2: float | None) -> tuple[float, float, list[Trial]]:
         """Temperature and l2 for those that are None, and the table of what was tried.
 
-        The temperature falls with the prior fixed, each solution starting where the last one stopped, until the loss at the rows
-        held out has not improved for a while; then other priors are tried from there.
+        The temperature falls, and with it l2 so that the prior stays the same, each solution starting where the last one stopped,
+        until the loss at the rows held out has not improved for a while. At a given temperature a few priors are tried.
         """
         if temperature is not None and l2 is not None:
             return temperature, l2, []
         if len(self.rows) < LEAST_SEARCHED:
             chosen = self.hottest * FALLBACK if temperature is None else temperature
             return chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, []
-        judge = _Judge(self, *self._split())
+        judge = _Judge(self, self._held_out())
         ladder = [float(self.hottest * t) for t in LADDER if t * len(self.rows) >= COLDEST]
         ladder = [temperature] if temperature is not None else ladder or [self.hottest]
         best, misses, start = None, 0, None
         for value in ladder:
             candidate = judge(value, value / (2 * PRIOR_VARIANCE) if l2 is None else l2, start)
-            start = candidate.trained.solution
+            start = candidate.solution
             if best is None or candidate.clearly_better(best):
                 best, misses = candidate, 0
             else:
@@ -180,15 +190,15 @@ class Trainer:
             if misses == PATIENCE or not np.isfinite(candidate.trial.loss):
                 break
         assert best is not None
-        if l2 is None:
+        if temperature is not None:
             origin = best
             for factor in PRIOR_FACTORS:
-                other = judge(origin.trial.temperature, origin.trial.l2 / factor, origin.trained.solution)
+                other = judge(temperature, origin.trial.l2 / factor, origin.solution)
                 best = other if other.clearly_better(best) else best
         return best.trial.temperature, best.trial.l2, judge.trials
 
-    def _split(self) -> tuple[WeightedRows, WeightedRows]:
-        """Rows to learn from and rows to judge by."""
+    def _held_out(self) -> np.ndarray:
+        """Which rows judge instead of being learned from."""
         rng = np.random.default_rng([self.seed, len(self.rows)])
         groups = self.rows.y[:, 0] if self.stratify else np.zeros(len(self.rows))
         held_out = np.zeros(len(self.rows), bool)
@@ -197,13 +207,13 @@ class Trainer:
             held_out[members[: int(HELD_OUT * len(members))]] = True
         if not held_out.any():
             held_out[rng.integers(len(self.rows))] = True
-        return self.rows.part(~held_out), self.rows.part(held_out)
+        return held_out
 
     def fit(
         self, temperature: float, l2: float, *, tol: float, max_iter: int, start: Solution | None
     ) -> tuple[Trained, Certificate | None]:
         """The fit at given parameters: see `fit_problem`."""
-        return self.fit_problem(self.problem(self.rows, temperature, l2), tol=tol, max_iter=max_iter, start=start)
+        return self.fit_problem(self.problem(temperature, l2), tol=tol, max_iter=max_iter, start=start)
 
     def fit_problem(
         self, problem: FiniteSum, *, tol: float, max_iter: int, start: Solution | None
@@ -212,11 +222,13 @@ class Trainer:
         that the iterations left will not mend it. The certificate follows the first round's path from the prior; if that did
         not start there, multiples of the dual.
         """
-        done, length, price, history = 0, FIRST_ITERATIONS, QUICK, None
+        done, length, budget, history = 0, self.effort.iterations, self.effort.quick, None
         from_prior, approach = start is None, None
         while True:
             limit = max_iter - done
-            trained = self.run(problem, length, limit, seed=self.seed + done, start=start, neurons=NEURONS, progress=self.progress)
+            trained = self.run(
+                problem, length, limit, seed=self.seed + done, start=start, pooled=self.effort.particles, progress=self.progress
+            )
             history = _joined(history, trained.solution.history)
             done = len(history["iteration"])
             trained = replace(trained, solution=eqx.tree_at(lambda s: s.history, trained.solution, history))
@@ -228,20 +240,20 @@ class Trainer:
                 elif approach is None:
                     approach = _without_detours(trained.solution)
                 approached = eqx.tree_at(lambda s: s.path, trained.solution, approach)
-            certificate = certify(approached, seed=self.seed, particles=price.particles, budget=price.budget)
+            certificate = certify(approached, seed=self.seed, particles=ISLAND, budget=budget)
             self.say(f"{done} iterations: {_verdict(certificate)}")
             met = certificate.mixed and certificate.bound <= tol
             hopeless = certificate.bound > WORTH_WHILE * tol * max_iter / done
             if met or hopeless or done >= max_iter or trained.solution.status == "diverged":
                 return trained, certificate
-            length, price, start = 2 * length, THOROUGH, trained.solution
+            length, budget, start = 2 * length, self.effort.thorough, trained.solution
 
 
 @dataclass(frozen=True)
 class _Candidate:
     """A solution on one part of the rows, and its loss at each of the others."""
 
-    trained: Trained
+    solution: Solution
     trial: Trial
     losses: np.ndarray
     weights: np.ndarray
@@ -259,31 +271,29 @@ class _Candidate:
 
 
 class _Judge:
-    """Makes candidates, all on the same split."""
+    """Makes candidates, all on the same split. A row held out is one without weight: it has no say, but the solver knows the
+    network's output there as well as everywhere else.
+    """
 
-    def __init__(self, trainer: Trainer, learned: WeightedRows, held_out: WeightedRows):
-        self.trainer, self.learned = trainer, learned
-        self.weights = held_out.weights
-        with jax.enable_x64(False):
-            self.features = trainer.features(padded(held_out.X, trainer.size))
-            self.loss = trainer.loss(padded(held_out.y, trainer.size))
+    def __init__(self, trainer: Trainer, held_out: np.ndarray):
+        self.trainer, self.held_out = trainer, held_out
+        self.learning = np.where(held_out, 0, trainer.rows.weights)
+        self.weights = trainer.rows.weights[held_out] / trainer.rows.weights[held_out].sum()
         self.trials: list[Trial] = []
 
     def __call__(self, temperature: float, l2: float, start: Solution | None) -> _Candidate:
         trainer = self.trainer
-        problem = trainer.problem(self.learned, temperature, l2)
+        problem = trainer.problem(temperature, l2, self.learning)
         seed = trainer.seed + len(self.trials)
-        trained = trainer.run(problem, PATH_ITERATIONS, PATH_LIMIT, seed=seed, start=start, neurons=PATH_NEURONS)
-        if trained.solution.status == "interrupted":
+        solution = trainer.run(problem, PATH_ITERATIONS, PATH_LIMIT, seed=seed, start=start).solution
+        if solution.status == "interrupted":
             raise KeyboardInterrupt
-        pooled = trained.pooled()
-        prediction = mean_features(self.features, pooled.particles, pooled.weights)
-        losses = np.asarray(self.loss.value(prediction), np.float64)[: len(self.weights)]
+        losses = np.asarray(problem.loss.value(solution.moments), np.float64)[: len(self.held_out)][self.held_out]
         losses = np.where(np.isfinite(losses), losses, np.inf)
         trial = Trial(temperature, l2, float(self.weights @ losses))
         self.trials.append(trial)
         trainer.say(f"temperature {temperature:.3g}, l2 {l2:.3g}: held-out loss {trial.loss:.4g}")
-        return _Candidate(trained, trial, losses, self.weights)
+        return _Candidate(solution, trial, losses, self.weights)
 
 
 def trimmed(solution: Solution, n: int) -> Solution:
