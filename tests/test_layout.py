@@ -15,7 +15,7 @@ ORDER = [
     "paint.command", "data", "reproduce.report", "reproduce.exact", "reproduce.settings", "reproduce.misprints",
     "reproduce.theorems", "reproduce.figure1", "reproduce.figure2", "reproduce.painting", "reproduce.density", "reproduce.memory",
     "reproduce.page", "reproduce.command", "sklearn.rows", "sklearn.files", "sklearn.training",
-    "sklearn.network", "sklearn.density", "sklearn", "tables", "estimate", "", "cli", "__main__",
+    "sklearn.network", "sklearn.density", "sklearn.drawing", "sklearn", "tables", "estimate", "", "cli", "__main__",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "entroplay"
 

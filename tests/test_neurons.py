@@ -53,7 +53,7 @@ def test_sums_and_slopes(options, n, p, m):
 
 
 def test_a_particle_does_not_notice_the_others():
-    (features, particles, vector), _ = drawn(MAPS["one output"], 100, 4, 41)
+    (features, particles, vector), _ = drawn(MAPS["bias"], 100, 4, 41)
     potential, pull = features.potential_and_pull(particles, vector)
     for few in (np.arange(1), np.arange(7, 20), np.arange(40, 41)):
         alone, alone_pull = features.potential_and_pull(particles[few], vector)

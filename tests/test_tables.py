@@ -7,8 +7,9 @@ import pytest
 
 import entroplay as ep
 from entroplay.cli import main
-from entroplay.estimate import _task, marginal
+from entroplay.estimate import _task
 from entroplay.sklearn import MeanFieldDensity
+from entroplay.sklearn.drawing import marginal
 from entroplay.tables import Inputs, Table, TableError, read_table, to_csv
 
 RNG = np.random.default_rng(1)

@@ -13,12 +13,12 @@ from entroplay.temperatures import _ladder
 
 @pytest.fixture(scope="module")
 def path():
-    return ep.path(squared(temperature=0.01, l2=0.02), [0.01, 0.3, 0.03], particles=500, iterations=30)
+    return ep.path(squared(temperature=0.01, l2=0.02), [0.01, 0.3, 0.1], particles=500, iterations=30)
 
 
 def test_a_path_agrees_with_the_oracle_at_every_temperature(path):
     """The true excess of q_g over the optimum, by quadrature, at each temperature: below a thousandth of what the prior has."""
-    np.testing.assert_allclose(path.temperatures, [0.3, 0.03, 0.01], rtol=1e-6)
+    np.testing.assert_allclose(path.temperatures, [0.3, 0.1, 0.01], rtol=1e-6)
     for solution in path:
         exact = ep.grid.solve(solution.problem, iterations=0)
         excess = exact.quadrature.primal(exact.quadrature.gibbs(np.asarray(solution.dual, np.float64))[0]) - exact.value

@@ -292,7 +292,7 @@ class _BandwidthPath:
                 break
             self.say(f"bandwidth {width:.3g}: cross-validated log-likelihood {likelihood:.4g}")
             table.append((width, likelihood))
-            best = max(range(len(table)), key=lambda k: table[k][1])
+            best = int(np.argmax(smoothed(np.array(table)[:, 1])))
         return (table[best][0], table) if table else (1.0, [])
 
     def stage(self, trainer: Trainer, coordinates: Coordinates, width: float, seed: int, start: Solution | None) -> Trained:
@@ -312,6 +312,12 @@ class _BandwidthPath:
         problem = self._problem(trainer, coordinates, width)
         trained, certificate = trainer.fit_problem(problem, tol=tol, max_iter=max_iter, start=start)
         return coordinates, trained, certificate
+
+
+def smoothed(values: np.ndarray) -> np.ndarray:
+    """The mean with the neighbours on both sides, where there are such: clouds of particles make a likelihood noisy."""
+    extended = np.concatenate([values[:1], values, values[-1:]])
+    return (extended[:-2] + extended[1:-1] + extended[2:]) / 3
 
 
 class _Fold:

@@ -222,7 +222,8 @@ class Trainer:
         that the iterations left will not mend it. The certificate follows the first round's path from the prior; if that did
         not start there, multiples of the dual.
         """
-        done, length, budget, history = 0, self.effort.iterations, self.effort.quick, None
+        done, budget, history = 0, self.effort.quick, None
+        length = self.effort.iterations if self.solver.scales_loss else max_iter
         from_prior, approach = start is None, None
         while True:
             limit = max_iter - done
@@ -285,7 +286,9 @@ class _Judge:
         trainer = self.trainer
         problem = trainer.problem(temperature, l2, self.learning)
         seed = trainer.seed + len(self.trials)
-        solution = trainer.run(problem, PATH_ITERATIONS, PATH_LIMIT, seed=seed, start=start).solution
+        # Newton's method is there as soon as the whole loss is on; of the others nobody knows.
+        iterations = PATH_ITERATIONS if trainer.solver.scales_loss else PATH_LIMIT
+        solution = trainer.run(problem, iterations, PATH_LIMIT, seed=seed, start=start).solution
         if solution.status == "interrupted":
             raise KeyboardInterrupt
         losses = np.asarray(problem.loss.value(solution.moments), np.float64)[: len(self.held_out)][self.held_out]
