@@ -18,9 +18,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ..arguments import one_of, positive, whole
 from ..certificate.certify import Certificate
-from ..features import GaussianKernel
+from ..features import FeatureMap, GaussianKernel, traced
 from ..losses import NegLog
 from ..problem import FiniteSum
+from ..smc import bridge
 from ..solution import Solution
 from .files import Storable
 from .network import BLOCKS, automatic, new_seed, solver_of, verdict_warning, verified_bound
@@ -31,12 +32,14 @@ SHAPES = ("local", "full", "diag")
 NARROWING = 0.85
 """From one bandwidth of the path to the next."""
 NARROWEST = 0.05
-FOLDS = 8
+FOLDS = 4
 PATIENCE = 3
 """Bandwidths in a row without a better likelihood, after which a path ends."""
-STAGE_ITERATIONS, STAGE_LIMIT, STAGE_PARTICLES = 5, 24, 2048
+STAGE_ITERATIONS, STAGE_LIMIT, STAGE_PARTICLES = 3, 24, 3072
 """At each bandwidth of the path; and the particles that judge it."""
-EFFORT = Effort(iterations=32, particles=16384, quick=200)
+WARM = 0.3
+"""The least temperature at which the path is walked."""
+EFFORT = Effort(iterations=12, particles=16384, quick=200)
 RIDGE = 1e-6
 """On the covariance of the standardised data, as GaussianMixture's reg_covar."""
 NEIGHBOURS, NEIGHBOUR_ROUNDS = 0.15, 4
@@ -150,9 +153,9 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         bandwidth: Any = "auto",
         *,
         covariance: Any = "local",
-        temperature: Any = 0.3,
+        temperature: Any = 0.1,
         l2: Any = "auto",
-        particles: Any = 512,
+        particles: Any = 1024,
         solver: Any = None,
         tol: Any = 0.1,
         max_iter: Any = 72,
@@ -238,6 +241,56 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         return self._coordinates.undo(chosen + self.bandwidth_ * rng.standard_normal(chosen.shape))
 
 
+class TwoWidths(FeatureMap):
+    """Kernels of two widths at the same rows: what a cloud sees on its way from one to the other."""
+
+    wide: GaussianKernel
+    narrow: GaussianKernel
+
+    def __init__(self, wide: GaussianKernel, narrow: GaussianKernel):
+        self.wide, self.narrow = wide, narrow
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        return self.wide.dim
+
+    @property
+    def rows(self) -> Float[Array, "b e"]:  # type: ignore[override]
+        """Every row twice, with one over the width behind it."""
+        inverse = [jnp.broadcast_to(1 / kernel.bandwidth[:1], (kernel.rows.shape[0], 1)) for kernel in (self.wide, self.narrow)]
+        return jnp.concatenate([jnp.concatenate([self.wide.rows] * 2), jnp.concatenate(inverse)], axis=1)
+
+    def values(self, particles: Float[Array, "m d"], rows: Float[Array, "b e"]) -> Float[Array, "m b"]:
+        height, inverse = (2 * np.pi) ** (-self.dim / 2), rows[None, :, -1]
+        distance = sum((particles[:, j, None] - rows[None, :, j]) ** 2 for j in range(self.dim))
+        return height * inverse**self.dim * jnp.exp(-distance * inverse**2 / 2)
+
+    def at(self, X: object) -> TwoWidths:
+        return TwoWidths(self.wide.at(X), self.narrow.at(X))
+
+
+def led_over(problem: FiniteSum, start: Solution, seed: int) -> Solution:
+    """The solution for a wider kernel, its cloud led by sequential Monte Carlo to this kernel's Gibbs measure of the same dual.
+
+    The moments, and so the dual, are good for both: what a wide kernel makes of a measure, a narrow one makes of that measure
+    spread out a little. The moments of the cloud itself are not, where a row has but one particle nearby, or none: its pull would
+    be boundless.
+    """
+    wide, narrow = start.problem.features, problem.features
+    assert isinstance(wide, GaussianKernel)
+    assert isinstance(narrow, GaussianKernel)
+    with jax.enable_x64(True):
+        both = FiniteSum(
+            TwoWidths(wide, narrow), NegLog(), temperature=problem.temperature, l2=problem.l2,
+            weights=jnp.concatenate([problem.weights, problem.weights]),
+        )  # fmt: skip
+        # The weights of both halves together sum to one: each has half of its own.
+        dual, nothing = 2 * start.dual, jnp.zeros_like(start.dual)
+        old, new = jnp.concatenate([dual, nothing]), jnp.concatenate([nothing, dual])
+        cloud = bridge(traced(both), jax.random.key(seed), start.particles, old, problem.l2, new)
+        return eqx.tree_at(lambda s: (s.problem, s.particles), start, (problem, cloud))
+
+
 @dataclass(frozen=True)
 class _BandwidthPath:
     """Solutions from wide kernels to narrow ones. A narrow kernel alone is a bad start: where the prior's particles leave a row far
@@ -262,9 +315,9 @@ class _BandwidthPath:
             stratify=False, progress=self.progress, say=self.say, effort=EFFORT, precise=True, least_rows=size,
         )  # fmt: skip
 
-    def _problem(self, trainer: Trainer, coordinates: Coordinates, width: float) -> FiniteSum:
-        penalty = self.temperature / (2 * coordinates.spread) if self.l2 is None else self.l2
-        posed = trainer.problem(self.temperature, penalty)
+    def _problem(self, trainer: Trainer, coordinates: Coordinates, width: float, temperature: float) -> FiniteSum:
+        penalty = temperature / (2 * coordinates.spread) if self.l2 is None else self.l2 * temperature / self.temperature
+        posed = trainer.problem(temperature, penalty)
         with jax.enable_x64(True):
             return eqx.tree_at(lambda p: p.features, posed, GaussianKernel(posed.features.rows, width))
 
@@ -295,21 +348,32 @@ class _BandwidthPath:
             best = int(np.argmax(smoothed(np.array(table)[:, 1])))
         return (table[best][0], table) if table else (1.0, [])
 
-    def stage(self, trainer: Trainer, coordinates: Coordinates, width: float, seed: int, start: Solution | None) -> Trained:
-        problem = self._problem(trainer, coordinates, width)
+    def _stage(self, trainer: Trainer, problem: FiniteSum, seed: int, start: Solution | None) -> Trained:
         trained = trainer.run(problem, STAGE_ITERATIONS, STAGE_LIMIT, seed=seed, start=start, pooled=STAGE_PARTICLES)
         if trained.solution.status == "interrupted":
             raise KeyboardInterrupt
         return trained
+
+    def narrowed(self, trainer: Trainer, coordinates: Coordinates, width: float, seed: int, start: Solution | None) -> Trained:
+        """The next solution on the path. It is a warm one: at low temperatures a narrower kernel is another world."""
+        problem = self._problem(trainer, coordinates, width, max(self.temperature, WARM))
+        return self._stage(trainer, problem, seed, None if start is None else led_over(problem, start, seed))
+
+    def cooled(self, trainer: Trainer, coordinates: Coordinates, width: float, seed: int, warm: Trained) -> Trained:
+        """From there to the temperature that is wanted."""
+        if self.temperature >= WARM:
+            return warm
+        problem = self._problem(trainer, coordinates, width, self.temperature)
+        return self._stage(trainer, problem, seed, warm.solution)
 
     def fit(self, rows: WeightedRows, width: float, tol: float, max_iter: int) -> tuple[Coordinates, Trained, Certificate | None]:
         """Down to the width with all rows, and then the fit proper."""
         coordinates = Coordinates.of(rows.X, rows.weights, self.shape)
         trainer = self.trainer(WeightedRows(coordinates(rows.X), rows.y, rows.weights), self.seed, bucket(len(rows)))
         start = None
-        for k, wider in enumerate(self._widths(coordinates, width)[:-1]):
-            start = self.stage(trainer, coordinates, wider, self.seed + k, start).solution
-        problem = self._problem(trainer, coordinates, width)
+        for k, wider in enumerate(self._widths(coordinates, width)):
+            start = self.narrowed(trainer, coordinates, wider, self.seed + k, start).solution
+        problem = self._problem(trainer, coordinates, width, self.temperature)
         trained, certificate = trainer.fit_problem(problem, tol=tol, max_iter=max_iter, start=start)
         return coordinates, trained, certificate
 
@@ -332,9 +396,11 @@ class _Fold:
 
     def narrow(self, width: float) -> float:
         """The mean log-likelihood of the rows held out at the next width."""
-        trained = self.path.stage(self.trainer, self.coordinates, width, self.trainer.seed + self.stages, self.start)
-        self.start = trained.solution
+        seed = self.trainer.seed + self.stages
+        warm = self.path.narrowed(self.trainer, self.coordinates, width, seed, self.start)
+        self.start = warm.solution
         self.stages += 1
+        trained = self.path.cooled(self.trainer, self.coordinates, width, seed, warm)
         if trained.solution.status == "diverged":
             return -np.inf
         cloud = np.concatenate([np.asarray(c) for c in trained.clouds])
