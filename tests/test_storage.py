@@ -157,7 +157,9 @@ def test_the_list_of_records_is_complete_and_every_one_is_tried():
         return {s for c in cls.__subclasses__() for s in {c} | descendants(c) if belongs(s)}
 
     shipped = set().union(*(descendants(base) for base in (ep.Loss, ep.FeatureMap, ep.Sampler, ep.Solver)))
-    forgotten = {cls.__name__ for cls in shipped if not cls.__abstractmethods__} - storage.RECORDS.keys()
+    # A private map is a step inside a computation and never reaches a file.
+    concrete = {cls.__name__ for cls in shipped if not cls.__abstractmethods__ and not cls.__name__.startswith("_")}
+    forgotten = concrete - storage.RECORDS.keys()
     assert not forgotten, f"add to RECORDS in storage.py, and to the round trips here: {forgotten}"
     tried = [PROBLEMS[name]() for name in PROBLEMS] + list(SOLVERS.values())
     seen = {type(part).__name__ for record in tried for part in (record, *vars(record).values())}

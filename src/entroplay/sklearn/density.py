@@ -241,7 +241,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         return self._coordinates.undo(chosen + self.bandwidth_ * rng.standard_normal(chosen.shape))
 
 
-class TwoWidths(FeatureMap):
+class _TwoWidths(FeatureMap):
     """Kernels of two widths at the same rows: what a cloud sees on its way from one to the other."""
 
     wide: GaussianKernel
@@ -265,8 +265,8 @@ class TwoWidths(FeatureMap):
         distance = sum((particles[:, j, None] - rows[None, :, j]) ** 2 for j in range(self.dim))
         return height * inverse**self.dim * jnp.exp(-distance * inverse**2 / 2)
 
-    def at(self, X: object) -> TwoWidths:
-        return TwoWidths(self.wide.at(X), self.narrow.at(X))
+    def at(self, X: object) -> _TwoWidths:
+        return _TwoWidths(self.wide.at(X), self.narrow.at(X))
 
 
 def led_over(problem: FiniteSum, start: Solution, seed: int) -> Solution:
@@ -281,7 +281,7 @@ def led_over(problem: FiniteSum, start: Solution, seed: int) -> Solution:
     assert isinstance(narrow, GaussianKernel)
     with jax.enable_x64(True):
         both = FiniteSum(
-            TwoWidths(wide, narrow), NegLog(), temperature=problem.temperature, l2=problem.l2,
+            _TwoWidths(wide, narrow), NegLog(), temperature=problem.temperature, l2=problem.l2,
             weights=jnp.concatenate([problem.weights, problem.weights]),
         )  # fmt: skip
         # The weights of both halves together sum to one: each has half of its own.
