@@ -390,6 +390,10 @@ class CrossEntropy(Loss):
         return (p >= -slack).all(axis=1) & (jnp.abs(jnp.sum(p, axis=1) - 1) <= slack)
 
 
+FALL = 1.1
+"""By how much a density may fall in one step of `NegLog`, as a factor."""
+
+
 class NegLog(Loss):
     """-log z, for densities: the negative log-likelihood. Moments are positive, duals negative."""
 
@@ -413,9 +417,10 @@ class NegLog(Loss):
         return jnp.maximum(relative - jnp.where(relative > -0.5, near, jnp.log(moments / anchor)), 0)
 
     def retract(self, moments: Rows, step: Rows) -> Rows:
-        # H^2 / (H - D) = H + D + O(D^2) is positive however long a step down may be.
+        # H^2 / (H - D) = H + D + O(D^2) is positive however long a step down may be. It is cut short at H / FALL: a row with no
+        # particle nearby seems to have no density at all; its pull 1/H would double, and an iteration later draw all mass there.
         down = jnp.minimum(step, 0)
-        return jnp.where(step >= 0, moments + step, moments**2 / (moments - down))
+        return jnp.where(step >= 0, moments + step, jnp.maximum(moments**2 / (moments - down), moments / FALL))
 
     def proximal(self, point: Rows, strength: Rows) -> Rows:
         # z - c/z = a; for negative a the root is written without the difference of two near numbers.
