@@ -60,6 +60,7 @@ bench: setup
 	$(BIN)/python benchmarks/newton.py
 	$(BIN)/python benchmarks/raster.py
 	$(BIN)/python benchmarks/mixing.py
+	$(BIN)/python benchmarks/neurons.py
 	$(BIN)/python benchmarks/estimators.py
 
 # The tables of the documentation, measured anew.

@@ -18,7 +18,7 @@ import entroplay as ep
 from entroplay.cloud import SeenCloud
 from entroplay.data import load
 from entroplay.sklearn import MeanFieldClassifier, MeanFieldDensity, MeanFieldRegressor
-from entroplay.sklearn.density import Coordinates, led_over, log_density
+from entroplay.sklearn.density import Coordinates, led_over, log_density, smoothed
 from entroplay.sklearn.rows import Standardiser, bucket, merge
 from entroplay.sklearn.training import Trainer
 from entroplay.solve import _colder
@@ -351,6 +351,11 @@ def test_the_bandwidth_is_found_by_cross_validation():
     assert 0.04 < model.bandwidth_ < 0.25
     # The best possible is the entropy of the truth, -log 2 - log(0.5) - 1.419 = -1.42.
     assert model.score(two) > -1.6
+
+
+def test_a_likelihood_is_smoothed_by_its_neighbours():
+    np.testing.assert_allclose(smoothed(np.array([0.0, 3.0, 0.0, 2.0, 2.5, 2.0])), [1, 1, 5 / 3, 1.5, 6.5 / 3, 6.5 / 3])
+    np.testing.assert_array_equal(smoothed(np.array([2.0])), [2.0])
 
 
 def test_a_standardiser_ignores_constant_columns():

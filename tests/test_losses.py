@@ -92,6 +92,14 @@ def test_retraction_is_a_step_that_stays_in_the_domain(case):
     np.testing.assert_allclose(slope, direction, rtol=1e-3, atol=1e-6)
 
 
+def test_a_density_falls_by_a_tenth_in_one_step_at_the_most():
+    """Half a step that the cut leaves alone, to second order; one that it cuts; and steps up, which it never touches."""
+    z = jnp.asarray([0.2, 3.0])
+    np.testing.assert_allclose(ep.NegLog().retract(z, -0.05 * z), z / 1.05, rtol=1e-6)
+    np.testing.assert_allclose(ep.NegLog().retract(z, -z), z / 1.1, rtol=1e-6)
+    np.testing.assert_allclose(ep.NegLog().retract(z, 5 * z), 6 * z, rtol=1e-6)
+
+
 def test_fenchel_young_equality_at_the_slope(case):
     loss, moments = case
     z = moments(3)

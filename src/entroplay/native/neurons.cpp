@@ -21,7 +21,7 @@ constexpr int STEP = UNROLLED * LANES;     // of which there are always whole st
 constexpr int PORTION = 16;                // particles that a thread takes at once
 typedef float Lanes __attribute__((vector_size(4 * LANES)));
 
-// tanh to three units in the last place, as z P(z^2) / Q(z^2) up to |z| = 9, where it is 1 in single precision. The coefficients
+// tanh to six units in the last place, as z P(z^2) / Q(z^2) up to |z| = 9, where it is 1 in single precision. The coefficients
 // minimise the largest relative error, 2e-8. What is not a number stays so.
 INLINE Lanes hyperbolic_tangent(Lanes z) {
   const Lanes limit = Lanes{} + 9.0f;
