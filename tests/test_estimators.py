@@ -18,7 +18,8 @@ import entroplay as ep
 from entroplay.cloud import SeenCloud
 from entroplay.data import load
 from entroplay.sklearn import MeanFieldClassifier, MeanFieldDensity, MeanFieldRegressor
-from entroplay.sklearn.density import Coordinates, led_over, log_density, smoothed
+from entroplay.sklearn.bandwidth import log_density
+from entroplay.sklearn.coordinates import Coordinates
 from entroplay.sklearn.rows import Standardiser, bucket, merge
 from entroplay.sklearn.training import Trainer
 from entroplay.solve import _colder
@@ -42,7 +43,7 @@ def classifier(**changes):
 
 
 def density(**changes):
-    return MeanFieldDensity(**({"bandwidth": 0.6, "particles": 64, "max_iter": 16, "random_state": 0} | changes))
+    return MeanFieldDensity(**({"bandwidth": 0.6, "particles": 512, "random_state": 0} | changes))
 
 
 ALL = {"regressor": (regressor, Y), "classifier": (classifier, KINDS), "density": (density, None)}
@@ -155,27 +156,6 @@ def test_padding_adds_nothing():
     assert padded.features.shape == (128,)
     np.testing.assert_allclose(potentials[0], potentials[2], atol=1e-6)
     np.testing.assert_allclose(potentials[1], potentials[3], rtol=1e-6)
-
-
-def test_a_narrower_kernel_starts_from_its_own_gibbs_measure():
-    """Sequential Monte Carlo from the wide kernel's Gibbs measure of a dual to the narrow one's, against quadrature."""
-    with jax.enable_x64(True):
-        line = np.linspace(-2, 2, 30)[:, None]
-        wide, narrow = (ep.FiniteSum(ep.GaussianKernel(line, width), ep.NegLog(), temperature=0.3, l2=0.1) for width in (1.0, 0.7))
-        start = ep.solve(wide, particles=4000, iterations=8)
-        led = led_over(narrow, start, seed=0)
-        np.testing.assert_array_equal(led.dual, start.dual)
-        np.testing.assert_array_equal(led.problem.features.bandwidth, narrow.features.bandwidth)
-        quadrature = ep.grid.solve(narrow, iterations=0).quadrature
-        density, _ = quadrature.gibbs(np.asarray(start.dual))
-        exact, cloud = quadrature.moments(density), np.asarray(narrow.features.average(led.particles))
-        # Four standard errors of a mean of 4000 draws; those of a cloud that was resampled and moved are not quite independent,
-        # hence twice as many.
-        _, variance = narrow.features.mean_and_covariance(led.particles)
-        assert (np.abs(cloud - exact) < 8 * np.sqrt(np.asarray(variance) / 4000)).all()
-        # The wide kernel's cloud itself is far from it.
-        before = np.asarray(narrow.features.average(start.particles))
-        assert (np.abs(before - exact) > 8 * np.sqrt(np.asarray(variance) / 4000)).any()
 
 
 def test_a_hotter_solution_is_one_of_a_fraction_of_the_loss():
@@ -296,17 +276,16 @@ def fitted_density():
 
 @pytest.mark.slow
 def test_another_unit_shifts_the_log_density(fitted_density):
-    """Up to rounding, which a hundred moves of a particle make grow."""
     other = density().fit(4 * X + 8)
-    np.testing.assert_allclose(other.score_samples(4 * X + 8), fitted_density.score_samples(X) - 2 * np.log(4), rtol=1e-4)
+    np.testing.assert_allclose(other.score_samples(4 * X + 8), fitted_density.score_samples(X) - 2 * np.log(4), rtol=1e-9)
 
 
 def test_draws_have_the_moments_of_the_mixture(fitted_density):
     """The mixture's mean is that of its locations, its covariance theirs plus the kernel's."""
     model, n = fitted_density, 40_000
     draws = model.sample(n, random_state=1)
-    mean = model.locations_.mean(axis=0)
-    covariance = np.cov(model.locations_.T, bias=True) + model.covariance_
+    mean = model.weights_ @ model.locations_
+    covariance = np.cov(model.locations_.T, aweights=model.weights_, bias=True) + model.covariance_
     deviation = np.sqrt(np.diag(covariance))
     # Standard errors: deviation / sqrt(n) of a mean; of a variance at most sqrt(E x^4 / n), and E x^4 <= 6 deviation^4 here (3 for
     # a normal law). Four of them.
@@ -319,7 +298,7 @@ def test_draws_have_the_moments_of_the_mixture(fitted_density):
 def test_far_out_the_log_density_is_finite(fitted_density):
     assert np.isfinite(fitted_density.score_samples([[1e3, -1e3]])).all()
     exact = -0.5 * (30.0 / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
-    assert log_density(np.zeros((1, 1)), np.array([[30.0]]), 0.5)[0] == pytest.approx(exact, rel=1e-12)
+    assert log_density(np.zeros((1, 1)), np.ones(1), np.array([[30.0]]), 0.5)[0] == pytest.approx(exact, rel=1e-12)
 
 
 def test_the_local_shape_is_that_within_clusters():
@@ -344,18 +323,13 @@ def test_coordinates_make_the_kernel_a_ball_and_can_be_undone():
 @pytest.mark.slow
 def test_the_bandwidth_is_found_by_cross_validation():
     two = np.concatenate([RNG.normal(-4, 0.5, 60), RNG.normal(4, 0.5, 60)])[:, None]
-    model = MeanFieldDensity(particles=128, random_state=0).fit(two)
+    model = MeanFieldDensity(random_state=0).fit(two)
     widths, likelihoods = np.array(model.search_).T
     assert model.bandwidth_ == widths[likelihoods.argmax()]
     # Two well separated normals of deviation 0.5, in units of the deviation of all rows (4.03): about 0.12.
     assert 0.04 < model.bandwidth_ < 0.25
     # The best possible is the entropy of the truth, -log 2 - log(0.5) - 1.419 = -1.42.
     assert model.score(two) > -1.6
-
-
-def test_a_likelihood_is_smoothed_by_its_neighbours():
-    np.testing.assert_allclose(smoothed(np.array([0.0, 3.0, 0.0, 2.0, 2.5, 2.0])), [1, 1, 5 / 3, 1.5, 6.5 / 3, 6.5 / 3])
-    np.testing.assert_array_equal(smoothed(np.array([2.0])), [2.0])
 
 
 def test_a_standardiser_ignores_constant_columns():
@@ -375,7 +349,7 @@ def suboptimality(model):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_bound_is_above_the_truth(seed):
-    model = density(max_iter=2 + 14 * seed, random_state=seed, tol=10.0).fit(X)
+    model = density(max_iter=1 + 20 * seed, random_state=seed, tol=10.0).fit(X)
     assert 0 <= suboptimality(model) <= model.duality_gap_ < 1
 
 
@@ -383,7 +357,7 @@ def test_the_bound_is_above_the_truth(seed):
 def test_the_bound_is_above_the_truth_in_nineteen_of_twenty_seeds():
     """Seeds 0 to 19, none picked; every other fit is cut short."""
     rows = load("faithful")
-    fits = [MeanFieldDensity(0.5, random_state=seed, max_iter=4 if seed % 2 else 72).fit(rows) for seed in range(20)]
+    fits = [MeanFieldDensity(0.5, random_state=seed, max_iter=1 if seed % 2 else 100).fit(rows) for seed in range(20)]
     assert sum(suboptimality(model) <= model.duality_gap_ for model in fits) >= 19
 
 

@@ -14,8 +14,9 @@ ORDER = [
     "temperatures", "compress", "grid", "plot", "teacher", "paint.images", "paint.painter", "paint.svg", "paint.files",
     "paint.command", "data", "reproduce.report", "reproduce.exact", "reproduce.settings", "reproduce.misprints",
     "reproduce.theorems", "reproduce.figure1", "reproduce.figure2", "reproduce.painting", "reproduce.density", "reproduce.memory",
-    "reproduce.page", "reproduce.command", "sklearn.rows", "sklearn.files", "sklearn.training",
-    "sklearn.network", "sklearn.density", "sklearn.drawing", "sklearn", "tables", "estimate", "", "cli", "__main__",
+    "reproduce.page", "reproduce.command", "sklearn.rows", "sklearn.files", "sklearn.training", "sklearn.network",
+    "sklearn.coordinates", "sklearn.support", "sklearn.bandwidth",
+    "sklearn.density", "sklearn.drawing", "sklearn", "tables", "estimate", "", "cli", "__main__",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "entroplay"
 

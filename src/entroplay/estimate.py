@@ -51,7 +51,7 @@ def add_density_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", metavar="A,B", help="the columns to use (default: all that hold numbers)")
     _add_number(parser, "--bandwidth", "of the kernel, one being as wide as the data (default: cross-validated)")
     parser.add_argument("--covariance", choices=("local", "full", "diag"), default="local", help="shape of the kernel")
-    _add_number(parser, "--temperature", "strength of the entropy (default: 0.3)")
+    _add_number(parser, "--temperature", "strength of the entropy (default: 0.1)")
     parser.add_argument("--held-out", type=_share, default=0.2, metavar="SHARE", help="rows to score by (default: %(default)s)")
     parser.add_argument("--no-baselines", action="store_true", help="do not fit others beside it")
     _add_files(parser, "the model (default: <data>-density.safetensors)", "<data>-density.png")
@@ -186,10 +186,8 @@ def run_density(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     say(f"{table.name}: {len(X)} rows of {', '.join(names)}")
 
     def estimator() -> MeanFieldDensity:
-        return MeanFieldDensity(
-            options.bandwidth or "auto", covariance=options.covariance, temperature=options.temperature or 0.3,
-            random_state=options.seed,
-        )  # fmt: skip
+        given = {} if options.temperature is None else {"temperature": options.temperature}
+        return MeanFieldDensity(options.bandwidth or "auto", covariance=options.covariance, random_state=options.seed, **given)
 
     rows = []
     for name, candidate in {"entroplay": estimator(), **({} if options.no_baselines else _density_baselines(X[train]))}.items():
@@ -203,7 +201,7 @@ def run_density(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     final = _fitted(estimator(), X, aloud=say)
     final.columns_ = {"target": None, "inputs": inputs.to_list()}
     say("\n" + _certified(final))
-    say(f"bandwidth {final.bandwidth_:.3g}, {final.n_iter_} iterations, all {len(X)} rows")
+    say(f"bandwidth {final.bandwidth_:.3g}, {len(final.weights_)} normals, all {len(X)} rows")
     save(final, model_path)
     drawing.draw_density(final, X, names, picture)
     say(f"Wrote {model_path}, {picture}")

@@ -71,7 +71,7 @@ class Solution(eqx.Module):
 
     Attributes:
         problem: the problem that was solved.
-        solver: the method that solved it.
+        solver: the method that solved it; None where that was no `Solver`: the status then says what was done.
         particles: (m, d), draws of the last Gibbs measure.
         moments: H, shaped (n,) or (n, k).
         dual: the dual vector, loss'(H).
@@ -87,7 +87,7 @@ class Solution(eqx.Module):
     """
 
     problem: FiniteSum
-    solver: Solver
+    solver: Solver | None
     particles: Particles
     moments: Moments
     dual: Moments
@@ -106,9 +106,10 @@ class Solution(eqx.Module):
 
     def __repr__(self) -> str:
         m = self.particles.shape[0]
+        by = "a measure on weighted points" if self.solver is None else eqx.tree_pformat(self.solver, width=1000)
         lines = [
             f"Solution of {self.problem}",
-            f"  by {eqx.tree_pformat(self.solver, width=1000)}, {m} particles, seed {self.seed}",
+            f"  by {by}, {m} particles, seed {self.seed}",
             f"  stopped     {self.status}",
         ]
         if self.compression is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .density import log_density
+from .bandwidth import log_density
 
 
 def _canvas() -> Any:
@@ -81,7 +81,7 @@ def marginal(model: Any, points: np.ndarray, columns: list[int]) -> np.ndarray:
     """The log-density of some columns alone: that of a mixture of normals is one again."""
     root = np.linalg.cholesky(model.covariance_[np.ix_(columns, columns)])
     centres, rows = (np.linalg.solve(root, values.T).T for values in (model.locations_[:, columns], points))
-    return log_density(centres, rows, 1.0) - np.linalg.slogdet(root)[1]
+    return log_density(centres, model.weights_, rows, 1.0) - np.linalg.slogdet(root)[1]
 
 
 def draw_distribution(predicted: np.ndarray, target: str, path: Path, classification: bool) -> None:

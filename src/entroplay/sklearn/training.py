@@ -49,20 +49,10 @@ RIDGE = 1e-4
 """Of the weights of pooled clouds: the moments of a short run are not known better than that."""
 
 
-class Effort(NamedTuple):
-    """What the first round of a fit takes, and the certificates."""
-
-    iterations: int
-    """Once the whole loss is on."""
-    particles: int
-    """Of the last clouds, that make up the answer together."""
-    quick: int
-    """Pulls at the target of the first certificate."""
-    thorough: int = 1000
-    """Of those that follow."""
-
-
-NETWORK = Effort(iterations=10, particles=4096, quick=100)
+ITERATIONS, PARTICLES = 10, 4096
+"""Of the first round of a fit, once the whole loss is on; and of the last clouds, that make up the answer together."""
+QUICK, THOROUGH = 100, 1000
+"""Pulls at the target of the first certificate, and of those that follow."""
 ISLAND = 64
 """Particles in each island of a certificate."""
 
@@ -101,9 +91,6 @@ class Trainer:
         hottest: the temperature at which the path begins.
         stratify: whether targets are labels, each of which should be on both sides of the split.
         say: what to do with a line of progress.
-        effort: what to spend on the fit itself.
-        precise: work in double precision.
-        least_rows: pad to the shape of that many rows at the least.
     """
 
     rows: WeightedRows
@@ -116,24 +103,19 @@ class Trainer:
     stratify: bool
     progress: bool
     say: Callable[[str], None]
-    effort: Effort = NETWORK
-    precise: bool = False
-    least_rows: int = 0
 
     @cached_property
     def size(self) -> int:
-        return bucket(max(len(self.rows), self.least_rows))
+        return bucket(len(self.rows))
 
     @cached_property
     def _posed(self) -> tuple[FeatureMap, Loss]:
-        with jax.enable_x64(self.precise):
-            return self.features(padded(self.rows.X, self.size)), self.loss(padded(self.rows.y, self.size))
+        return self.features(padded(self.rows.X, self.size)), self.loss(padded(self.rows.y, self.size))
 
     def problem(self, temperature: float, l2: Any, weights: np.ndarray | None = None) -> FiniteSum:
         """Padded by rows without weight; with other weights than the rows' own, if such are given."""
         weights = padded(self.rows.weights if weights is None else weights, self.size)
-        with jax.enable_x64(self.precise):
-            return FiniteSum(*self._posed, temperature=temperature, l2=l2, weights=weights)
+        return FiniteSum(*self._posed, temperature=temperature, l2=l2, weights=weights)
 
     def run(
         self,
@@ -212,42 +194,34 @@ class Trainer:
     def fit(
         self, temperature: float, l2: float, *, tol: float, max_iter: int, start: Solution | None
     ) -> tuple[Trained, Certificate | None]:
-        """The fit at given parameters: see `fit_problem`."""
-        return self.fit_problem(self.problem(temperature, l2), tol=tol, max_iter=max_iter, start=start)
-
-    def fit_problem(
-        self, problem: FiniteSum, *, tol: float, max_iter: int, start: Solution | None
-    ) -> tuple[Trained, Certificate | None]:
         """Rounds of iterations, each twice as long as the last and followed by a certificate, until that is good enough, or so bad
         that the iterations left will not mend it. The certificate follows the first round's path from the prior; if that did
         not start there, multiples of the dual.
         """
-        done, budget, history = 0, self.effort.quick, None
-        length = self.effort.iterations if self.solver.scales_loss else max_iter
+        problem = self.problem(temperature, l2)
+        done, budget, history = 0, QUICK, None
+        length = ITERATIONS if self.solver.scales_loss else max_iter
         from_prior, approach = start is None, None
         while True:
             limit = max_iter - done
-            trained = self.run(
-                problem, length, limit, seed=self.seed + done, start=start, pooled=self.effort.particles, progress=self.progress
-            )
+            trained = self.run(problem, length, limit, seed=self.seed + done, start=start, pooled=PARTICLES, progress=self.progress)
             history = _joined(history, trained.solution.history)
             done = len(history["iteration"])
             trained = replace(trained, solution=eqx.tree_at(lambda s: s.history, trained.solution, history))
             if trained.solution.status == "interrupted":
                 return trained, None
-            with jax.enable_x64(self.precise):
-                if not from_prior:
-                    approach = jnp.stack([b * trained.solution.dual for b in TEMPERING])
-                elif approach is None:
-                    approach = _without_detours(trained.solution)
-                approached = eqx.tree_at(lambda s: s.path, trained.solution, approach)
+            if not from_prior:
+                approach = jnp.stack([b * trained.solution.dual for b in TEMPERING])
+            elif approach is None:
+                approach = _without_detours(trained.solution)
+            approached = eqx.tree_at(lambda s: s.path, trained.solution, approach)
             certificate = certify(approached, seed=self.seed, particles=ISLAND, budget=budget)
-            self.say(f"{done} iterations: {_verdict(certificate)}")
+            self.say(f"{done} iterations: {verdict(certificate)}")
             met = certificate.mixed and certificate.bound <= tol
             hopeless = certificate.bound > WORTH_WHILE * tol * max_iter / done
             if met or hopeless or done >= max_iter or trained.solution.status == "diverged":
                 return trained, certificate
-            length, budget, start = 2 * length, self.effort.thorough, trained.solution
+            length, budget, start = 2 * length, THOROUGH, trained.solution
 
 
 @dataclass(frozen=True)
@@ -339,6 +313,7 @@ def _joined(first: History | None, second: History) -> History:
     }
 
 
-def _verdict(certificate: Certificate) -> str:
+def verdict(certificate: Certificate) -> str:
+    """In a few words."""
     suffix = "" if certificate.mixed else f" (not verified: {certificate.reason})"
     return f"at most {certificate.bound:.3g} above the global optimum{suffix}"
