@@ -1,10 +1,11 @@
-"""Potential and pull of tanh neurons by the C++ kernel, against the same in pure JAX, in one run.
+"""Potential and pull of neurons by the C++ kernel, against the same in pure JAX, in one run.
 
 Run: python benchmarks/neurons.py. Both are timed inside one compiled loop, as a sampler calls them, in turns.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import jax
@@ -48,8 +49,10 @@ def main() -> None:
         raise SystemExit(f"There are no kernels to measure: {reason}.")
     results, checks = {}, {}
     rng = np.random.default_rng(0)
-    for name, (n, p, k, m) in SHAPES.items():
-        features = ep.Neurons(rng.normal(size=(n, p)) / np.sqrt(p), bias=True, output_weight=True, outputs=k, scale=10.0)
+    for activation, (shape, (n, p, k, m)) in itertools.product(("relu", "tanh"), SHAPES.items()):
+        name = f"{activation}, {shape}"
+        X = rng.normal(size=(n, p)) / np.sqrt(p)
+        features = ep.Neurons(X, activation, bias=True, output_weight=True, outputs=k, scale=10.0)
         particles = jnp.asarray(rng.normal(size=(m, features.dim)), jnp.float32)
         vector = jnp.asarray(rng.normal(size=features.shape) / n, jnp.float32)
         kernel = milliseconds(ep.Neurons.potential_and_pull, features, particles, vector)
@@ -58,7 +61,7 @@ def main() -> None:
         ours, theirs = np.median(turns, axis=0)
         results[name] = {"kernel": ours, "JAX": theirs, "ratio": theirs / ours}
         print(
-            f"{name:<16} n={n} p={p} k={k} m={m}: kernel {ours:.3f} ms, JAX {theirs:.3f} ms, {theirs / ours:.1f} times", flush=True
+            f"{name:<22} n={n} p={p} k={k} m={m}: kernel {ours:.3f} ms, JAX {theirs:.3f} ms, {theirs / ours:.1f} times", flush=True
         )
         checks[f"{name}: the kernel is not slower ({theirs / ours:.1f} times as fast)"] = ours <= theirs
     report("neurons", results, checks)

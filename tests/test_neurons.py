@@ -15,6 +15,7 @@ MAPS = {
     "bias": {"bias": True},
     "one output": {"bias": True, "output_weight": True, "scale": 10.0},
     "three outputs": {"bias": True, "output_weight": True, "outputs": 3, "scale": 1.5},
+    "relu": {"activation": "relu", "bias": True, "output_weight": True, "scale": 10.0},
 }
 
 
@@ -44,8 +45,10 @@ def test_sums_and_slopes(options, n, p, m):
     with jax.enable_x64(True):
         assert not called(jax.make_jaxpr(precise[0].potential_and_pull)(*precise[1:]))
         exact_potential, exact_pull = precise[0].potential_and_pull(*precise[1:])
-        # A term is off by a few units of 6e-8 of scale |v|, besides 6e-8 |w| |x| of its argument; n terms add up to at most this.
-        room = 1e-6 * np.abs(vector).sum() * float(features.scale)
+        # A term is off by a few units of 6e-8 of scale |v|, besides 6e-8 |w| |x| of its argument; n terms add up to at most this. A
+        # relu's terms are as large as their arguments.
+        size = 1 + np.abs(precise[0].rows).max() * np.abs(precise[1]).sum(axis=1).max() if features.activation == "relu" else 1
+        room = 1e-6 * np.abs(vector).sum() * float(features.scale) * size
         np.testing.assert_allclose(potential, exact_potential, rtol=0, atol=room)
         np.testing.assert_allclose(pull, exact_pull, rtol=0, atol=room * max(1, np.abs(features.rows).max()))
     np.testing.assert_array_equal(features.potential(particles, vector), potential)
@@ -71,12 +74,16 @@ def test_rows_without_weight_count_for_nothing():
     )
 
 
-def test_the_tangent_everywhere():
+def test_the_activations_everywhere():
     """One row, one particle per argument: tanh itself, out to where it is one, and what is not a number stays so."""
     z = np.concatenate([np.linspace(-12, 12, 5001), 10.0 ** np.arange(-12, 4), [0.0]]).astype(np.float32)
     value = ep.Neurons([[1.0]]).potential(jnp.asarray(z)[:, None], jnp.ones(1))
     np.testing.assert_allclose(value, np.tanh(z.astype(np.float64)), rtol=4e-7, atol=0)  # six units in the last place
-    assert np.isnan(ep.Neurons([[1.0]]).potential(jnp.full((1, 1), jnp.nan), jnp.ones(1))).all()
+    for activation in ("tanh", "relu"):
+        assert np.isnan(ep.Neurons([[1.0]], activation).potential(jnp.full((1, 1), jnp.nan), jnp.ones(1))).all()
+    positive, pull = ep.Neurons([[1.0]], "relu").potential_and_pull(jnp.asarray(z)[:, None], jnp.ones(1))
+    np.testing.assert_array_equal(positive, np.maximum(z, 0))
+    np.testing.assert_array_equal(pull[:, 0], z > 0)  # as JAX has it at zero, too
 
 
 def test_other_activations_and_places_without_kernels_do_without(monkeypatch):

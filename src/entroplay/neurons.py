@@ -113,16 +113,16 @@ class Neurons(FeatureMap):
         return either(self._both_by_kernel, super().potential_and_pull, particles, vector)
 
     def _has_kernel(self, particles: Particles) -> bool:
-        """The kernel knows tanh in single precision."""
-        return self.activation == "tanh" and {particles.dtype, self.dtype} == {jnp.dtype(jnp.float32)} and missing() is None
+        """The kernel knows tanh and relu in single precision."""
+        return self.activation in ("tanh", "relu") and {particles.dtype, self.dtype} == {jnp.dtype(jnp.float32)} and missing() is None
 
     def _kernel(self, particles: Particles, vector: Moments, *, slopes: bool) -> tuple[Array, Array, Array]:
-        """a, sum_i v_i tanh(w.x_i + b) (m, k), and sum_i (a.v_i) tanh'(w.x_i + b) (x_i, 1), if that is wanted."""
+        """a, sum_i v_i f(w.x_i + b) (m, k), and sum_i (a.v_i) f'(w.x_i + b) (x_i, 1), if that is wanted."""
         m, inner = particles.shape[0], self.rows.shape[1] + self.bias
         rows = self.rows if not self.bias else jnp.concatenate([self.rows, jnp.ones((self.rows.shape[0], 1), self.dtype)], axis=1)
         outer = self._output_weights(particles) if self.output_weight else jnp.ones((m, 1), particles.dtype)
         shapes = jax.ShapeDtypeStruct((m, inner if slopes else 0), self.dtype), jax.ShapeDtypeStruct(outer.shape, self.dtype)
-        call = kernel("neurons_pull", shapes)
+        call = kernel("neurons_pull", shapes, rectified=self.activation == "relu")
         slope, value = call(particles[:, :inner], outer, rows, vector.reshape(-1, self.outputs).astype(self.dtype))
         return outer, value, slope
 

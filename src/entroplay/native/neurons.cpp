@@ -1,4 +1,5 @@
-// What a dual vector does to hidden neurons tanh(w.x): the sums over all rows of v_k tanh(w.x), and of (a.v) tanh'(w.x) x.
+// What a dual vector does to hidden neurons f(w.x), where f is tanh or the positive part: the sums over all rows of v_k f(w.x), and of
+// (a.v) f'(w.x) x.
 //
 // Rows are taken in blocks that stay in the fastest cache, column by column, so that every step is a product of whole
 // vectors. A particle is worked by one thread from its first row to its last: the numbers depend neither on how many threads
@@ -32,6 +33,9 @@ INLINE Lanes hyperbolic_tangent(Lanes z) {
   const Lanes q = (((7.775978474455769e-07f * s + 0.0003285535203758627f) * s + 0.025876754894852638f) * s + 0.46714290976524353f) * s + 1.0f;
   return z * p / q;
 }
+
+// What is not a number stays so here, too.
+INLINE Lanes positive_part(Lanes z) { return z < 0.0f ? Lanes{} : z; }
 
 // Two particles share every load of a column.
 struct Pair {
@@ -106,6 +110,7 @@ struct Neurons {
   const Lanes* vector;
   int64_t m, n;         // n in whole steps
   int p, k;
+  bool rectified;  // the positive part instead of tanh
   float* slopes;  // (m, p), or nowhere
   float* values;  // (m, k)
 };
@@ -128,12 +133,18 @@ MULTIVERSION void pull_portion(const Neurons& all, int64_t first, int64_t last) 
       double* const values[2] = {slopes[0] + p, slopes[1] + p};
       combine(inner, rows, p, vectors, hidden);
       for (auto& one : hidden.of)
-        for (int i = 0; i < vectors; ++i) one[i] = hyperbolic_tangent(one[i]);
+        if (all.rectified)
+          for (int i = 0; i < vectors; ++i) one[i] = positive_part(one[i]);
+        else
+          for (int i = 0; i < vectors; ++i) one[i] = hyperbolic_tangent(one[i]);
       project(hidden, vector, k, vectors, values);
       if (all.slopes == nullptr) continue;
       combine(outer, vector, k, vectors, pulled);
       for (int both = 0; both < 2; ++both)
-        for (int i = 0; i < vectors; ++i) pulled.of[both][i] *= 1.0f - hidden.of[both][i] * hidden.of[both][i];
+        if (all.rectified)
+          for (int i = 0; i < vectors; ++i) pulled.of[both][i] = hidden.of[both][i] > 0.0f ? pulled.of[both][i] : Lanes{};
+        else
+          for (int i = 0; i < vectors; ++i) pulled.of[both][i] *= 1.0f - hidden.of[both][i] * hidden.of[both][i];
       project(pulled, rows, p, vectors, slopes);
     }
   }
@@ -146,7 +157,8 @@ MULTIVERSION void pull_portion(const Neurons& all, int64_t first, int64_t last) 
 }
 
 ffi::Error Pull(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> inner, ffi::Buffer<ffi::F32> outer, ffi::Buffer<ffi::F32> rows,
-                ffi::Buffer<ffi::F32> vector, ffi::Result<ffi::Buffer<ffi::F32>> slopes, ffi::Result<ffi::Buffer<ffi::F32>> values) {
+                ffi::Buffer<ffi::F32> vector, bool rectified, ffi::Result<ffi::Buffer<ffi::F32>> slopes,
+                ffi::Result<ffi::Buffer<ffi::F32>> values) {
   if (inner.dimensions().size() != 2 || outer.dimensions().size() != 2 || rows.dimensions().size() != 2 || vector.dimensions().size() != 2)
     return wrong("neurons: all arrays must be matrices");
   const int64_t m = inner.dimensions()[0], n = rows.dimensions()[0];
@@ -156,7 +168,7 @@ ffi::Error Pull(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> inner, ffi::Buffer<f
   const Room<Lanes> blocked_rows = in_blocks(rows.typed_data(), n, p), blocked_vector = in_blocks(vector.typed_data(), n, k);
   const bool sloped = slopes->dimensions()[1] == p;
   const Neurons all{inner.typed_data(), outer.typed_data(), blocked_rows.get(), blocked_vector.get(), m, whole_steps(n),
-                    p, k, sloped ? slopes->typed_data() : nullptr, values->typed_data()};
+                    p, k, rectified, sloped ? slopes->typed_data() : nullptr, values->typed_data()};
   const int portions = static_cast<int>((m + PORTION - 1) / PORTION);
   parallel(pool, portions, [&](int portion) {
     pull_portion(all, static_cast<int64_t>(portion) * PORTION, std::min<int64_t>(m, static_cast<int64_t>(portion + 1) * PORTION));
@@ -173,7 +185,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(entroplay_neurons_pull, Pull,
                                   .Arg<ffi::Buffer<ffi::F32>>()   // outer weights a (m, k)
                                   .Arg<ffi::Buffer<ffi::F32>>()   // rows x (n, p)
                                   .Arg<ffi::Buffer<ffi::F32>>()   // vector v (n, k)
-                                  .Ret<ffi::Buffer<ffi::F32>>()   // sum_i (a.v_i) tanh'(w.x_i) x_i (m, p), or (m, 0): not wanted
-                                  .Ret<ffi::Buffer<ffi::F32>>()); // sum_i v_i tanh(w.x_i) (m, k)
+                                  .Attr<bool>("rectified")
+                                  .Ret<ffi::Buffer<ffi::F32>>()   // sum_i (a.v_i) f'(w.x_i) x_i (m, p), or (m, 0): not wanted
+                                  .Ret<ffi::Buffer<ffi::F32>>()); // sum_i v_i f(w.x_i) (m, k)
 
 }  // namespace entroplay
