@@ -355,9 +355,9 @@ def test_the_bound_is_above_the_truth(seed):
 
 @pytest.mark.slow
 def test_the_bound_is_above_the_truth_in_nineteen_of_twenty_seeds():
-    """Seeds 0 to 19, none picked; every other fit is cut short."""
+    """Seeds 0 to 19, none picked; every other fit has few points to stand on."""
     rows = load("faithful")
-    fits = [MeanFieldDensity(0.5, random_state=seed, max_iter=1 if seed % 2 else 100).fit(rows) for seed in range(20)]
+    fits = [MeanFieldDensity(0.5, random_state=seed, particles=200 if seed % 2 else 8192).fit(rows) for seed in range(20)]
     assert sum(suboptimality(model) <= model.duality_gap_ for model in fits) >= 19
 
 

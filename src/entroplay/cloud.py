@@ -98,15 +98,25 @@ def covariance_product(problem: FiniteSum, cloud: SeenCloud, vector: Moments, me
 
 
 def conjugate_gradients(
-    operator: Callable[[Moments], Moments], right: Moments, weights: Float[Array, "n"], *, iterations: int, tolerance: float
+    operator: Callable[[Moments], Moments],
+    right: Moments,
+    weights: Float[Array, "n"],
+    *,
+    iterations: int,
+    tolerance: float,
+    of_solution: bool = False,
 ) -> tuple[Moments, Int[Array, ""]]:
-    """x with operator(x) = right, self-adjoint in sum_i weights_i <x_i, y_i>, and how many products it took."""
+    """x with operator(x) = right, self-adjoint in sum_i weights_i <x_i, y_i>, and how many products it took.
+
+    The residual is at most `tolerance` times the right-hand side, or, `of_solution`, times x itself.
+    """
 
     def dot(x: Moments, y: Moments) -> Array:
         return weights @ row_dot(x, y)
 
     def going(carry: tuple[Array, ...]) -> Array:
-        return (carry[0] < iterations) & (carry[4] > goal)
+        count, x, _, _, rr = carry
+        return (count < iterations) & (rr > (tolerance**2 * dot(x, x) if of_solution else goal))
 
     def body(carry: tuple[Array, ...]) -> tuple[Array, ...]:
         count, x, r, p, rr = carry

@@ -114,7 +114,9 @@ class Neurons(FeatureMap):
 
     def _has_kernel(self, particles: Particles) -> bool:
         """The kernel knows tanh and relu in single precision."""
-        return self.activation in ("tanh", "relu") and {particles.dtype, self.dtype} == {jnp.dtype(jnp.float32)} and missing() is None
+        return (
+            self.activation in ("tanh", "relu") and {particles.dtype, self.dtype} == {jnp.dtype(jnp.float32)} and missing() is None
+        )
 
     def _kernel(self, particles: Particles, vector: Moments, *, slopes: bool) -> tuple[Array, Array, Array]:
         """a, sum_i v_i f(w.x_i + b) (m, k), and sum_i (a.v_i) f'(w.x_i + b) (x_i, 1), if that is wanted."""

@@ -206,7 +206,8 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
             temperature a larger and a smaller variance are tried likewise.
         particles: size of the cloud that the solver moves; "auto" is 16 for every parameter of a neuron, 512 at the least. The last
             few clouds, 4096 particles or more, make up the network.
-        activation: "tanh", "sigmoid", "erf" or "relu".
+        activation: "tanh", "sigmoid", "erf" or "relu". Functions with kinks are learned best by relu; the classifier has tanh,
+            which is easier to certify.
         scale: the largest output of a neuron, in standard deviations of the target.
         solver: a name ("newton", "efp", "mfld", ...) or a `Solver`; default `NewtonEFP()`.
         tol: stop once the certificate bounds the distance to the optimum by this, in units of the loss: that of the best
@@ -244,7 +245,7 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
         temperature: Any = "auto",
         l2: Any = "auto",
         particles: Any = "auto",
-        activation: Any = "tanh",
+        activation: Any = "relu",
         scale: Any = 10.0,
         solver: Any = None,
         tol: Any = 0.1,

@@ -18,8 +18,9 @@ from ..samplers import MALA, Sampler, sampler_or_default
 from ..smc import RESAMPLE_AT, effective_sample_size, largest_step, systematic
 from .solver import Solver, Start, scalar
 
-CG_ITERATIONS, CG_TOLERANCE = 300, 1e-4
-"""A direction that is not solved for accurately is not Newton's: at 1e-3 and 50 iterations cold problems went astray."""
+CG_ITERATIONS, CG_TOLERANCE = 300, 0.01
+"""Of the direction itself. A tolerance of the right-hand side would be too strict for warm problems and too lax for cold ones,
+where Newton's matrix makes the direction shorter by orders of magnitude."""
 DIRECT, DIRECT_WITHOUT_MATRIX = 256, 1024
 """Up to this many rows (times channels) the linear system is solved as a matrix."""
 FLOOR, RESTART = 1.5, 8.0
@@ -233,7 +234,7 @@ def _solve_by_conjugate_gradients(
         return x + strength * _times_transpose(root, covariance_product(problem, cloud, _times(root, x), members))
 
     x, count = conjugate_gradients(
-        operator, _times_transpose(root, right), problem.weights, iterations=CG_ITERATIONS, tolerance=CG_TOLERANCE
+        operator, _times_transpose(root, right), problem.weights, iterations=CG_ITERATIONS, tolerance=CG_TOLERANCE, of_solution=True
     )
     return right - strength * covariance_product(problem, cloud, _times(root, x), members), count
 
