@@ -146,6 +146,24 @@ def test_more_points_come_closer():
     assert 16 / 2.5 < gaps[0] / gaps[1] < 16 * 2.5
 
 
+def test_of_many_rows_some_lead_the_way():
+    """A path that knows a fifth of the rows ends near the optimum for all of them: the slopes are then those of all."""
+    rng = np.random.default_rng(0)
+    rows = merge(rng.normal(size=(10_000, 1)), np.zeros((10_000, 0)), np.ones(10_000))
+    coordinates = Coordinates.of(rows.X, rows.weights, "full")
+    path = BandwidthPath("full", 0.1, None, 0, lambda line: None)
+    moved = WeightedRows(coordinates(rows.X), rows.y, rows.weights)
+    support = path.lead_to(moved, coordinates, 0.5)
+    posed = path.posed(moved, coordinates, 0.5)
+    ratios = np.exp(support.log_slopes) * (support.weights @ posed.kernel(support.points))
+    np.testing.assert_allclose(ratios, 1, rtol=1e-9)
+    record = Record(40)
+    assert solve_on_support(posed, 1024, rng, last=support, rounds=1, record=record).converged
+    # Some ten degrees of freedom that 2000 rows know differ by 10 / (2 * 2000) nats, those of 1024 points by 10 / 1024.
+    height = -0.5 * np.log(2 * np.pi * 0.25)
+    assert abs(posed.weights @ support.log_slopes - height - record.steps[-1]["loss_particles"]) < 0.0125
+
+
 def test_small_tools():
     rng = np.random.default_rng(0)
     weights = np.array([0.5, 0.25, 0.25, 0.0])

@@ -18,7 +18,7 @@ FOLDS = 4
 PATIENCE, FALL = 3, 0.05
 """A path ends after so many bandwidths without a better likelihood, if the last is this much worse than the best."""
 MOST_ROWS = 2000
-"""Rows that judge bandwidths, drawn at random of more."""
+"""Rows that a path knows of, drawn at random of more."""
 PATH_POINTS, PATH_ROUNDS, PATH_STEPS = 3072, 2, 60
 """Points of a support on the path, proposals for them, steps of Newton's method."""
 
@@ -47,8 +47,7 @@ class BandwidthPath:
     def cross_validate(self, rows: WeightedRows) -> tuple[float, list[tuple[float, float]]]:
         """The bandwidth with the best mean held-out log-likelihood, and all of them."""
         rng = np.random.default_rng([self.seed, len(rows)])
-        if len(rows) > MOST_ROWS:
-            rows = rows.part(np.sort(rng.permutation(len(rows))[:MOST_ROWS]))
+        rows = _some(rows, rng)
         n = len(rows)
         if n < 2 * FOLDS:
             return 1.0, []
@@ -74,15 +73,21 @@ class BandwidthPath:
         widest = np.sqrt(coordinates.spread.max())
         steps = int(np.ceil(np.log(max(widest / width, 1)) / -np.log(NARROWING)))
         rng = np.random.default_rng([self.seed, steps])
+        few = _some(rows, rng)
         support = None
         for k in range(steps, -1, -1):
-            support = self.narrowed(self.posed(rows, coordinates, width / NARROWING**k), rng, support)
+            support = self.narrowed(self.posed(few, coordinates, width / NARROWING**k), rng, support)
         assert support is not None
-        return support
+        return support if few is rows else support.seen_by(self.posed(rows, coordinates, width))
 
     def narrowed(self, posed: Posed, rng: np.random.Generator, last: Support | None) -> Support:
         """The next solution on the path."""
         return solve_on_support(posed, PATH_POINTS, rng, last=last, rounds=PATH_ROUNDS, record=Record(PATH_STEPS))
+
+
+def _some(rows: WeightedRows, rng: np.random.Generator) -> WeightedRows:
+    """All of them, or MOST_ROWS."""
+    return rows if len(rows) <= MOST_ROWS else rows.part(np.sort(rng.permutation(len(rows))[:MOST_ROWS]))
 
 
 class _Fold:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 SHARES = {"prior": 0.1, "posterior": 0.15, "peaks": 0.15, "found": 0.6}
 """Of the points: draws of the prior, which bound all base weights; of each row's posterior location under the prior; near the rows,
 as tight as the last Gibbs measure is there; and near the points that were found last."""
-MOST_FOUND = 512
-"""Points of the last support that the proposal goes by."""
+MOST_FOUND, MOST_ROWS = 512, 1024
+"""Points of the last support, and rows, that one proposal goes by."""
 ENOUGH = 0.25
 """The share of the points that the effective sample size should reach before the proposal counts as adapted."""
 TOLERANCE = 1e-6
@@ -33,8 +33,8 @@ LONGEST = 3.0
 """The largest change of a log-slope in one step."""
 SHORTEST = 1e-6
 """Of a whole step, at which a search along it ends."""
-BLOCK = 2**22
-"""Numbers that a table of distances may hold at once."""
+BLOCK, MOST_NUMBERS = 2**22, 2**27
+"""Numbers that a passing table of distances may hold, and a support's table of kernels (one gigabyte)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,10 @@ class Posed:
 
     def kernel(self, points: np.ndarray) -> np.ndarray:
         """K (N, n) in units of the kernel's height."""
-        return np.exp(np.maximum(-0.5 * square_distances(points, self.rows) / self.width**2, -700))
+        exponents = square_distances(points, self.rows)
+        exponents *= -0.5 / self.width**2
+        np.maximum(exponents, -700, out=exponents)  # in place: this is the largest array of a fit
+        return np.exp(exponents, out=exponents)
 
     def local_variance(self, potential: np.ndarray) -> np.ndarray:
         """Of the Gibbs measure near points of these log-potentials, at the least: the prior's precision and the kernels' add up."""
@@ -90,6 +93,13 @@ class Support:
         """The effective sample size."""
         return float(1 / (self.weights**2).sum())
 
+    def seen_by(self, posed: Posed) -> Support:
+        """The same measure with slopes for other rows: one over what it says of them."""
+        kernel = posed.kernel(self.points)
+        log_slopes = -np.log(self.weights @ kernel)
+        potential = kernel @ (posed.weights * np.exp(log_slopes)) / posed.temperature
+        return replace(self, log_slopes=log_slopes, potential=potential)
+
     def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Points drawn by their weights, as evenly as can be."""
         return self.points[systematic(self.weights, count, rng)]
@@ -97,8 +107,10 @@ class Support:
 
 def square_distances(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """|theta_r - x_i|^2 (N, n)."""
-    squares = (points**2).sum(axis=1)[:, None] + (rows**2).sum(axis=1)[None, :]
-    return np.maximum(squares - 2 * points @ rows.T, 0)
+    squares = points @ (-2 * rows.T)
+    squares += (points**2).sum(axis=1)[:, None]
+    squares += (rows**2).sum(axis=1)[None, :]
+    return np.maximum(squares, 0, out=squares)
 
 
 def systematic(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -142,28 +154,39 @@ def in_blocks(function: Callable[[np.ndarray], np.ndarray], points: np.ndarray, 
 
 def _proposal(posed: Posed, last: Support | None, rng: np.random.Generator) -> list[_Normals]:
     """Where to draw points from: see SHARES. Without a last support the posteriors stand in for the rest."""
-    n, d = posed.rows.shape
+    d = posed.rows.shape[1]
+    centres, weights = _some(posed.weights, MOST_ROWS, rng)
+    rows = posed.rows[centres]
     prior = _Normals(SHARES["prior"], np.zeros((1, d)), posed.variance[None], np.ones(1))
     shrunk = posed.variance / (posed.variance + posed.width**2)
-    posterior = (posed.rows * shrunk, np.broadcast_to(posed.width**2 * shrunk, (n, d)), posed.weights)
+    posterior = (rows * shrunk, np.broadcast_to(posed.width**2 * shrunk, rows.shape), weights)
     if last is None:
         return [prior, _Normals(1 - prior.share, *posterior)]
     slopes = posed.weights * np.exp(last.log_slopes) / posed.temperature
-    potential = in_blocks(lambda part: posed.kernel(part) @ slopes, posed.rows, n)
+    potential = in_blocks(lambda part: posed.kernel(part) @ slopes, rows, len(posed.rows))
     variance = posed.local_variance(potential)
-    peaks = (posed.rows * potential[:, None] * variance / posed.width**2, variance, posed.weights)
-    chosen = systematic(last.weights, min(MOST_FOUND, len(last.points)), rng)
-    chosen, times = np.unique(chosen, return_counts=True)
-    found = (last.points[chosen], posed.local_variance(last.potential[chosen]), times / times.sum())
+    peaks = (rows * potential[:, None] * variance / posed.width**2, variance, weights)
+    chosen, times = _some(last.weights, MOST_FOUND, rng)
+    found = (last.points[chosen], posed.local_variance(last.potential[chosen]), times)
     return [prior, _Normals(SHARES["posterior"], *posterior), _Normals(SHARES["peaks"], *peaks), _Normals(SHARES["found"], *found)]
+
+
+def _some(weights: np.ndarray, most: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """At most so many of the indices, drawn by their weights, and the weights that they then have: all of them, if they are few."""
+    if len(weights) <= most:
+        kept = np.flatnonzero(weights)
+        return kept, weights[kept]
+    chosen, times = np.unique(systematic(weights, most, rng), return_counts=True)
+    return chosen, times / most
 
 
 def solve_on_support(
     posed: Posed, count: int, rng: np.random.Generator, *, last: Support | None, rounds: int, record: Record
 ) -> Support:
     """The optimum on about `count` points, which are drawn anew around what was found, until they are adapted to it or `rounds` are
-    over. `last` is a solution for a kernel of nearly this width.
+    over. `last` is a solution for a kernel of nearly this width. Points are fewer where there are too many rows for their kernels.
     """
+    count = min(count, max(256, MOST_NUMBERS // len(posed.rows)))
     for _ in range(rounds):
         proposal = _proposal(posed, last, rng)
         parts = [part.draw(max(1, round(part.share * count)), rng) for part in proposal]
@@ -248,7 +271,7 @@ class _Dual:
     def _newton_step(self, gradient: np.ndarray, s: np.ndarray, moments: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """By conjugate gradients with the diagonal for a preconditioner. The Hessian is diag(s H) + s Cov(K) s / temperature."""
         n, temperature = len(s), self.posed.temperature
-        variance = np.maximum(weights @ self.kernel**2 - moments**2, 0)
+        variance = np.maximum(np.einsum("r,ri,ri->i", weights, self.kernel, self.kernel) - moments**2, 0)
         diagonal = s * moments + s**2 * variance / temperature
 
         def hessian(x: np.ndarray) -> np.ndarray:
