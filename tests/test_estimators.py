@@ -295,6 +295,13 @@ def test_draws_have_the_moments_of_the_mixture(fitted_density):
     assert model.score(draws) == pytest.approx(np.mean(model.score_samples(draws)))
 
 
+def test_the_solution_of_a_density_can_be_certified_again(fitted_density):
+    again = ep.certify(fitted_density.solution_, seed=7)
+    assert again.mixed
+    assert again.bound < 0.1
+    assert "on weighted points" in repr(fitted_density.solution_)
+
+
 def test_far_out_the_log_density_is_finite(fitted_density):
     assert np.isfinite(fitted_density.score_samples([[1e3, -1e3]])).all()
     exact = -0.5 * (30.0 / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))

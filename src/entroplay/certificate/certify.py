@@ -34,6 +34,8 @@ STEPS, JUMPS = 8, 2
 """Moves in one batch: Langevin steps and jumps."""
 STAGES = 50
 """Stages on one edge of the path at the most."""
+OWN = 512
+"""Draws that speak for a run's cloud where its weights are very uneven."""
 DISAGREEMENT = 16.0
 """Squared distances above this many times their Monte-Carlo expectation are disagreement: with errors from eight
 islands, one dominant direction exceeds it in about one case of two hundred (F distribution with 1 and 7 degrees)."""
@@ -116,7 +118,18 @@ def certify(solution: Solution, *, seed: int = 0, particles: int = 500, budget: 
     with jax.enable_x64(problem.dtype == jnp.float64):
         anchor = anchor_of(problem, solution.moments, solution.dual)
         path = full_path(solution.path, solution.dual)
-        return certify_dual(problem, solution.dual, anchor, path, solution.particles, seed=seed, size=size, budget=budget)
+        own = own_cloud(solution.particles, solution.weights)
+        return certify_dual(problem, solution.dual, anchor, path, own, seed=seed, size=size, budget=budget)
+
+
+def own_cloud(particles: Particles, weights: Float[Array, "m"]) -> Float[Array, "own d"]:
+    """The run's cloud; of a large one whose weights are very uneven, draws by these weights, as evenly spread as can be."""
+    shares = np.maximum(np.asarray(weights, np.float64), 0)
+    if len(shares) <= OWN or shares.sum() ** 2 > (shares**2).sum() * len(shares) / 2:
+        return particles
+    marks = (np.arange(OWN) + 0.5) / OWN
+    chosen = np.searchsorted(np.cumsum(shares) / shares.sum(), marks).clip(max=len(shares) - 1)
+    return jnp.asarray(np.asarray(particles)[chosen])
 
 
 def anchor_of(problem: FiniteSum, moments: Moments, dual: Moments) -> Moments | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..arguments import one_of, positive, whole
-from ..certificate.certify import Certificate, certify
+from ..certificate.certify import certify
 from ..features import GaussianKernel
 from ..losses import NegLog
 from ..problem import FiniteSum
@@ -32,8 +31,6 @@ BUDGETS = (200, 1000)
 """Pulls of the first certificate and of the second, which follows if the first was not good enough."""
 GROWTH = 4
 """Of the support before the second."""
-OWN = 512
-"""Draws by which the support speaks to a certificate."""
 
 
 class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
@@ -135,8 +132,9 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         for count, budget in zip((particles, GROWTH * particles), BUDGETS, strict=True):
             support = solve_on_support(posed, count, rng, last=support, rounds=ROUNDS, record=record)
             solution = solution_of(posed, support, record, seed)
-            self.solution_ = trimmed(solution, len(rows))
-            self.certificate_ = certificate_of(solution, support.draws(OWN, rng), seed, budget)
+            with jax.enable_x64(True):
+                self.solution_ = trimmed(solution, len(rows))
+            self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
             say(f"{len(support.points)} points, {len(record.steps)} steps: {verdict(self.certificate_)}")
             if (self.certificate_.mixed and self.certificate_.bound <= tol) or record.left <= 0:
                 break
@@ -194,11 +192,3 @@ def solution_of(posed: Posed, support: Support, record: Record, seed: int) -> So
             weights=jnp.asarray(support.weights[kept]), history=history, status=Status(reason, message),
             path=jnp.stack([share * dual for share in TEMPERING]), seed=seed,
         )  # fmt: skip
-
-
-def certificate_of(solution: Solution, draws: np.ndarray, seed: int, budget: int) -> Certificate:
-    """By clouds that know nothing of the support. Equally weighted draws speak for it: their number is always the same."""
-    with jax.enable_x64(True):
-        parts = (jnp.asarray(draws), jnp.full(len(draws), 1 / len(draws)))
-        drawn = eqx.tree_at(lambda s: (s.particles, s.weights), solution, parts)
-    return certify(drawn, seed=seed, particles=ISLAND, budget=budget)

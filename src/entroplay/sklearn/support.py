@@ -100,10 +100,6 @@ class Support:
         potential = kernel @ (posed.weights * np.exp(log_slopes)) / posed.temperature
         return replace(self, log_slopes=log_slopes, potential=potential)
 
-    def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Points drawn by their weights, as evenly as can be."""
-        return self.points[systematic(self.weights, count, rng)]
-
 
 def square_distances(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """|theta_r - x_i|^2 (N, n)."""
@@ -252,6 +248,12 @@ class _Dual:
             gradient = omega * (ratio - 1)
             step = self._newton_step(gradient, s, moments, weights)
             decrement, length = float(-gradient @ step), 0.0
+            reached = {
+                "gap": float(omega @ (ratio - 1 - np.log(ratio))),
+                "loss_moments": float(omega @ v) - self.log_height,
+                "loss_particles": float(-omega @ np.log(moments)) - self.log_height,
+                "effective": float(1 / (weights**2).sum()),
+            }
             converged = decrement < TOLERANCE
             if not converged:
                 length = min(1.0, LONGEST / np.abs(step).max())
@@ -261,11 +263,9 @@ class _Dual:
                         break
                     length /= 2
                 v, value, weights, potential = v + length * step, trial, moved, longer
-            self.record.add(
-                gap=float(omega @ (ratio - 1 - np.log(ratio))), loss_moments=float(omega @ v) - self.log_height,
-                loss_particles=float(-omega @ np.log(moments)) - self.log_height, effective=float(1 / (weights**2).sum()),
-                step_size=length,
-            )  # fmt: skip
+            self.record.add(**reached, step_size=length)
+            if not converged and length < SHORTEST:
+                break  # no way down: rounding, or numbers that are none
         return Support(self.points, weights, v, potential, converged)
 
     def _newton_step(self, gradient: np.ndarray, s: np.ndarray, moments: np.ndarray, weights: np.ndarray) -> np.ndarray:
