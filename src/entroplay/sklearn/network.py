@@ -92,6 +92,9 @@ def verdict_warning(owner: str, certificate: Certificate | None, solution: Solut
 class _Network(Storable, BaseEstimator):
     """What the regressor and the classifier share."""
 
+    _activation: ClassVar[str]
+    """With the default solver."""
+
     temperature: Any
     l2: Any
     particles: Any
@@ -118,11 +121,13 @@ class _Network(Storable, BaseEstimator):
         temperature, l2 = automatic(owner, "temperature", self.temperature), automatic(owner, "l2", self.l2)
         max_iter = whole(owner, "max_iter", self.max_iter)
         particles = self._cloud_size(rows.X.shape[1] + 1 + self._outputs())
-        activation = one_of(owner, "activation", self.activation, tuple(ACTIVATIONS))
+        activation = one_of(owner, "activation", self.activation, ("auto", *ACTIVATIONS))
         scale, tol = positive(owner, "scale", self.scale), positive(owner, "tol", self.tol)
         verbose = whole(owner, "verbose", int(self.verbose), least=0)
         warm = flag(owner, "warm_start", self.warm_start) and hasattr(self, "_cloud")
         solver = solver_of(owner, self.solver)
+        if activation == "auto":
+            activation = self._activation if solver.scales_loss else "tanh"
         seed = new_seed(self.random_state)
 
         self._inputs = Standardiser.of(rows.X, rows.weights)
@@ -206,8 +211,9 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
             temperature a larger and a smaller variance are tried likewise.
         particles: size of the cloud that the solver moves; "auto" is 16 for every parameter of a neuron, 512 at the least. The last
             few clouds, 4096 particles or more, make up the network.
-        activation: "tanh", "sigmoid", "erf" or "relu". Functions with kinks are learned best by relu; the classifier has tanh,
-            which is easier to certify.
+        activation: "tanh", "sigmoid", "erf", "relu" or "auto". The last is relu, which follows kinks and steep slopes best; but
+            tanh, whose certificates are tighter, for the classifier, and with solvers that do not turn the loss on step by step:
+            they need bounded neurons.
         scale: the largest output of a neuron, in standard deviations of the target.
         solver: a name ("newton", "efp", "mfld", ...) or a `Solver`; default `NewtonEFP()`.
         tol: stop once the certificate bounds the distance to the optimum by this, in units of the loss: that of the best
@@ -235,6 +241,7 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
     (True, True)
     """
 
+    _activation: ClassVar = "relu"
     _learned: ClassVar = {**LEARNED, "_inputs": Standardiser, "_targets": Standardiser, "_targets_are_flat": None}
 
     def __init__(
@@ -245,7 +252,7 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
         temperature: Any = "auto",
         l2: Any = "auto",
         particles: Any = "auto",
-        activation: Any = "relu",
+        activation: Any = "auto",
         scale: Any = 10.0,
         solver: Any = None,
         tol: Any = 0.1,
@@ -318,6 +325,7 @@ class MeanFieldClassifier(ClassifierMixin, _Network):
     array([False,  True])
     """
 
+    _activation: ClassVar = "tanh"
     _learned: ClassVar = {**LEARNED, "_inputs": Standardiser, "classes_": None}
 
     def __init__(
@@ -326,7 +334,7 @@ class MeanFieldClassifier(ClassifierMixin, _Network):
         temperature: Any = "auto",
         l2: Any = "auto",
         particles: Any = "auto",
-        activation: Any = "tanh",
+        activation: Any = "auto",
         scale: Any = 10.0,
         solver: Any = None,
         tol: Any = 0.1,
