@@ -236,7 +236,7 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
     >>> import numpy as np
     >>> from entroplay.sklearn import MeanFieldRegressor
     >>> X = np.linspace(-2, 2, 40)[:, None]
-    >>> model = MeanFieldRegressor(temperature=0.01, l2=0.01, particles=128, random_state=0).fit(X, np.sin(2 * X[:, 0]))
+    >>> model = MeanFieldRegressor(temperature=0.03, l2=0.03, random_state=0).fit(X, np.sin(2 * X[:, 0]))
     >>> model.score(X, np.sin(2 * X[:, 0])) > 0.9, model.duality_gap_ < 0.2
     (True, True)
     """
