@@ -9,7 +9,7 @@ import numpy as np
 
 from .coordinates import Coordinates
 from .rows import WeightedRows
-from .support import Posed, Record, Support, in_blocks, log_sum_exp, solve_on_support, square_distances
+from .support import Posed, Record, Support, in_blocks, log_height, log_sum_exp, solve_on_support, square_distances
 
 NARROWING = 0.85
 """From one bandwidth of the path to the next."""
@@ -111,7 +111,7 @@ def log_density(points: np.ndarray, weights: np.ndarray, Y: np.ndarray, width: f
     """log of the mixture sum_r weights_r N(y; theta_r, width^2 I), far out, too."""
     kept = weights > 0
     points, level = points[kept], np.log(weights[kept])
-    height = -Y.shape[1] * (np.log(width) + 0.5 * np.log(2 * np.pi))
+    height = log_height(Y.shape[1], width)
 
     def mixture(part: np.ndarray) -> np.ndarray:
         return height + log_sum_exp(level - 0.5 * square_distances(part, points) / width**2)

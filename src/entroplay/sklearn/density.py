@@ -175,7 +175,6 @@ def solution_of(posed: Posed, support: Support, record: Record, seed: int) -> So
     """The measure on the support as a `Solution`, in double precision, its rows padded."""
     n, size = len(posed.rows), bucket(len(posed.rows))
     kept = support.weights > 0
-    log_height = -posed.rows.shape[1] * (np.log(posed.width) + 0.5 * np.log(2 * np.pi))
     reason = Reason.CONVERGED if support.converged else Reason.ITERATIONS
     message = f"{len(record.steps)} steps of Newton's method on {len(support.points)} points"
     history = {name: np.array([step[name] for step in record.steps]) for name in record.steps[0]}
@@ -185,7 +184,7 @@ def solution_of(posed: Posed, support: Support, record: Record, seed: int) -> So
             l2=posed.temperature / (2 * posed.variance), weights=padded(posed.weights, size),
         )  # fmt: skip
         # Rows without weight have no say: any moment will do.
-        moments = jnp.asarray(np.concatenate([np.exp(log_height - support.log_slopes), np.ones(size - n)]))
+        moments = jnp.asarray(np.concatenate([np.exp(posed.log_height - support.log_slopes), np.ones(size - n)]))
         dual = problem.slope(moments)
         return Solution(
             problem=problem, solver=None, particles=jnp.asarray(support.points[kept]), moments=moments, dual=dual,

@@ -54,6 +54,11 @@ class Posed:
         np.maximum(exponents, -700, out=exponents)  # in place: this is the largest array of a fit
         return np.exp(exponents, out=exponents)
 
+    @property
+    def log_height(self) -> float:
+        """Of the kernel."""
+        return log_height(self.rows.shape[1], self.width)
+
     def local_variance(self, potential: np.ndarray) -> np.ndarray:
         """Of the Gibbs measure near points of these log-potentials, at the least: the prior's precision and the kernels' add up."""
         return 1 / (1 / self.variance + potential[:, None] / self.width**2)
@@ -99,6 +104,11 @@ class Support:
         log_slopes = -np.log(self.weights @ kernel)
         potential = kernel @ (posed.weights * np.exp(log_slopes)) / posed.temperature
         return replace(self, log_slopes=log_slopes, potential=potential)
+
+
+def log_height(d: int, width: float) -> float:
+    """log of N(0; 0, width^2 I) in d dimensions."""
+    return float(-d * (np.log(width) + 0.5 * np.log(2 * np.pi)))
 
 
 def square_distances(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -205,7 +215,6 @@ class _Dual:
     def __init__(self, posed: Posed, points: np.ndarray, log_base: np.ndarray, record: Record):
         self.posed, self.points, self.log_base, self.record = posed, points, log_base, record
         self.kernel = posed.kernel(points)
-        self.log_height = -posed.rows.shape[1] * (np.log(posed.width) + 0.5 * np.log(2 * np.pi))
 
     def first(self) -> np.ndarray:
         """At the prior's own moments."""
@@ -250,8 +259,8 @@ class _Dual:
             decrement, length = float(-gradient @ step), 0.0
             reached = {
                 "gap": float(omega @ (ratio - 1 - np.log(ratio))),
-                "loss_moments": float(omega @ v) - self.log_height,
-                "loss_particles": float(-omega @ np.log(moments)) - self.log_height,
+                "loss_moments": float(omega @ v) - self.posed.log_height,
+                "loss_particles": float(-omega @ np.log(moments)) - self.posed.log_height,
                 "effective": float(1 / (weights**2).sum()),
             }
             converged = decrement < TOLERANCE
