@@ -21,7 +21,7 @@ help:
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/entroplay/native/*)
+$(VENV)/.ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/entroplay/base/native/*)
 	@test -n "$(PYTHON)" || { echo "No python3 found. Install Python 3.11 or newer, or set PYTHON=/path/to/python."; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "entroplay needs Python 3.11 or newer; $(PYTHON) is %d.%d. Set PYTHON=/path/to/python." % sys.version_info[:2])'
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) lacks the venv module (Debian: apt-get install python3-venv)."; exit 1; }

@@ -47,7 +47,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 import entroplay as ep
-from entroplay.data import load
+from entroplay.problems.datasets.real import load
 from entroplay.sklearn import MeanFieldClassifier, MeanFieldDensity, MeanFieldRegressor
 
 REGRESSION: dict[str, Callable[[], Any]] = {

@@ -17,8 +17,8 @@ import torch
 from harness import interleaved_best, report
 
 import entroplay as ep
-from entroplay.features import FeatureMap
-from entroplay.gibbs import Gibbs
+from entroplay.measures.gibbs import Gibbs
+from entroplay.problems.features.base import FeatureMap
 
 N, D, M, STEPS = 500, 5, 1000, 50
 ETA, L2, TEMPERATURE = 0.01, 0.01, 0.01

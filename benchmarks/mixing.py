@@ -18,8 +18,9 @@ from newton import breast_cancer
 from sklearn.datasets import make_friedman1
 
 import entroplay as ep
-from entroplay.certificate.gap import bregman_gap
-from entroplay.moves import (
+from entroplay.measures.gap import bregman_gap
+from entroplay.methods.samplers.base import Sampler, SamplerInfo
+from entroplay.methods.samplers.langevin import (
     OPTIMAL_ACCEPTANCE,
     StepAdaptation,
     Walkers,
@@ -31,7 +32,6 @@ from entroplay.moves import (
     mala_step,
     step_noise,
 )
-from entroplay.samplers import Sampler, SamplerInfo
 
 SEEDS = range(10)
 

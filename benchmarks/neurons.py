@@ -14,8 +14,8 @@ import numpy as np
 from harness import report
 
 import entroplay as ep
-from entroplay import native
-from entroplay.features import FeatureMap
+from entroplay.base import native
+from entroplay.problems.features.base import FeatureMap
 
 CALLS, TURNS = 20, 7
 SHAPES = {  # rows, inputs, outputs, particles

@@ -22,8 +22,8 @@ from harness import report
 from PIL import Image, ImageDraw
 
 import entroplay as ep
-from entroplay.paint.files import to_image
-from entroplay.paint.images import read_image
+from entroplay.painting.export import to_image
+from entroplay.painting.images import read_image
 
 SIDE = 256
 PEERS = Path("bench-out") / "peers"

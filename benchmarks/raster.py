@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from harness import interleaved_best, report
 
-from entroplay import native, raster
+from entroplay.base import native
+from entroplay.problems.features import raster
 
 M, SIDE, STEPS = 1000, 256, 20
 

@@ -8,8 +8,8 @@ from problems import ALL, squared
 from sklearn.datasets import make_friedman1
 
 import entroplay as ep
-from entroplay import calibration, cloud
-from entroplay.calibration import calibrated_weights
+from entroplay.measures import calibration, cloud
+from entroplay.measures.calibration import calibrated_weights
 
 
 @pytest.mark.parametrize(("kept", "direct"), [(True, False), (False, False), (True, True)])

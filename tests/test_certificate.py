@@ -7,8 +7,8 @@ import pytest
 from problems import logistic, negative_log, squared
 
 import entroplay as ep
-from entroplay.certificate.certify import own_cloud
-from entroplay.certificate.partition import prior_log_partition
+from entroplay.verbs.certify import own_cloud
+from entroplay.verbs.partition import prior_log_partition
 
 
 def truth(problem, solution):

@@ -11,7 +11,7 @@ import pytest
 from problems import SOLVERS, logistic, solvers, squared
 
 import entroplay as ep
-from entroplay import storage
+from entroplay.runs import files as storage
 
 
 @pytest.mark.parametrize("name", solvers("EFP", "NewtonEFP", "PSDCA"))

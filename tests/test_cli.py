@@ -6,8 +6,8 @@ import pytest
 from problems import squared
 
 import entroplay as ep
-from entroplay import cli
-from entroplay.cli import main
+from entroplay import commands as cli
+from entroplay.commands import main
 
 SMALL = ["demo", "--particles", "30", "--iterations", "12"]
 

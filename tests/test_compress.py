@@ -8,7 +8,7 @@ import pytest
 from problems import cross_entropy, squared
 
 import entroplay as ep
-from entroplay.calibration import calibrated_weights
+from entroplay.measures.calibration import calibrated_weights
 
 METHODS = ("herding", "stein", "thinning")
 PACKAGES = {"stein": "stein_thinning", "thinning": "goodpoints"}

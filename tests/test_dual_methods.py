@@ -7,10 +7,10 @@ import pytest
 from problems import cross_entropy, logistic, negative_log, squared
 
 import entroplay as ep
-from entroplay.quadrature import normalise
-from entroplay.solvers import psdca
-from entroplay.solvers.pda import averaged
-from entroplay.solvers.psdca import Ascent, batches, first_dual, visit_rows
+from entroplay.measures.quadrature import normalise
+from entroplay.methods.solvers import psdca
+from entroplay.methods.solvers.pda import averaged
+from entroplay.methods.solvers.psdca import Ascent, batches, first_dual, visit_rows
 
 
 def on_grid(problem):

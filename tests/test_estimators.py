@@ -15,14 +15,14 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import entroplay as ep
-from entroplay.cloud import SeenCloud
-from entroplay.data import load
+from entroplay.measures.cloud import SeenCloud
+from entroplay.problems.datasets.real import load
 from entroplay.sklearn import MeanFieldClassifier, MeanFieldDensity, MeanFieldRegressor
 from entroplay.sklearn.bandwidth import log_density
 from entroplay.sklearn.coordinates import Coordinates
 from entroplay.sklearn.rows import Standardiser, bucket, merge
 from entroplay.sklearn.training import Trainer
-from entroplay.solve import _colder
+from entroplay.verbs.solve import _colder
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

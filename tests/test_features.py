@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay import features as features_module
+from entroplay.problems.features import base as features_module
 
 M, N = 23, 17
 RNG = np.random.default_rng(0)

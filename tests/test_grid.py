@@ -7,8 +7,8 @@ import pytest
 from problems import ALL, linear, squared
 
 import entroplay as ep
-from entroplay.certificate.gap import bregman_gap, fenchel_young_gap
-from entroplay.quadrature import kl
+from entroplay.measures.gap import bregman_gap, fenchel_young_gap
+from entroplay.measures.quadrature import kl
 
 
 @pytest.fixture(scope="module", params=list(ALL))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay import native, neurons
+from entroplay.base import native
+from entroplay.problems.features import neurons
 
 pytestmark = pytest.mark.skipif(native.missing() is not None, reason="no kernels here")
 

@@ -7,11 +7,11 @@ import pytest
 from problems import ALL, cross_entropy, logistic, negative_log, squared
 
 import entroplay as ep
-from entroplay import cloud as cloud_module
-from entroplay.cloud import SeenCloud, conjugate_gradients
-from entroplay.quadrature import in_double
-from entroplay.solvers import newton_efp
-from entroplay.solvers.newton_efp import newton_direction
+from entroplay.measures import cloud as cloud_module
+from entroplay.measures.cloud import SeenCloud, conjugate_gradients
+from entroplay.measures.quadrature import in_double
+from entroplay.methods.solvers import newton_efp
+from entroplay.methods.solvers.newton_efp import newton_direction
 
 
 def exact_newton(problem, iterations=300):

@@ -16,13 +16,13 @@ import pytest
 from PIL import Image
 
 import entroplay as ep
-from entroplay import raster
-from entroplay.cli import main
-from entroplay.paint import files
-from entroplay.paint.images import ImageError, colour, read_image
-from entroplay.paint.painter import _snapshots
-from entroplay.paint.solver import scattered_triangles
-from entroplay.solvers.solver import Start
+from entroplay.commands import main
+from entroplay.methods.solvers.base import Start
+from entroplay.painting import export as files
+from entroplay.painting.images import ImageError, colour, read_image
+from entroplay.painting.paint import _snapshots
+from entroplay.painting.triangle_painter import scattered_triangles
+from entroplay.problems.features import raster
 
 SIZE = (24, 32)
 SHORT = ["--triangles", "20", "--iterations", "40"]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay import cli
-from entroplay.quadrature import Quadrature
+from entroplay import commands as cli
+from entroplay.measures.quadrature import Quadrature
 from entroplay.reproduce import command, exact, theorems
+from entroplay.reproduce.claims import Claim, Part, plain
 from entroplay.reproduce.page import write_page
-from entroplay.reproduce.report import Claim, Part, plain
 from entroplay.reproduce.settings import Run, bounded_settings
 
 PARTS = ("fig1", "fig2", "fig3", "fig4", "fig5", "density", "theorems", "memory")

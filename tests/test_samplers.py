@@ -9,8 +9,8 @@ from problems import linear, squared
 from scipy import stats
 
 import entroplay as ep
-from entroplay.gibbs import Gibbs
-from entroplay.moves import OPTIMAL_ACCEPTANCE, Walkers, log_acceptance
+from entroplay.measures.gibbs import Gibbs
+from entroplay.methods.samplers.langevin import OPTIMAL_ACCEPTANCE, Walkers, log_acceptance
 
 
 def gibbs_of(problem, moments):
@@ -154,6 +154,6 @@ def test_noise_drawn_ahead_is_the_noise_drawn_when_needed(monkeypatch):
     for sampler in (ep.ULA(steps=4), ep.MALA(steps=4, step_size=0.1)):
         ahead, _ = run(sampler, gibbs, start, 1)
         with monkeypatch.context() as patch:
-            patch.setattr("entroplay.moves.NOISE_ELEMENTS", 0)
+            patch.setattr("entroplay.methods.samplers.langevin.NOISE_ELEMENTS", 0)
             needed, _ = run(sampler, gibbs, start, 1)
         np.testing.assert_allclose(ahead, needed, rtol=1e-5, atol=1e-6)

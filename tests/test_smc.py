@@ -8,11 +8,11 @@ from problems import linear, squared
 from scipy import stats
 
 import entroplay as ep
-from entroplay import smc
-from entroplay.certificate.partition import by_importance_sampling, by_quadrature, from_replicates, prior_log_partition
-from entroplay.features import traced
-from entroplay.gibbs import Gibbs
-from entroplay.moves import Walkers, jump, leap
+from entroplay.measures.gibbs import Gibbs
+from entroplay.methods import smc
+from entroplay.methods.samplers.langevin import Walkers, jump, leap
+from entroplay.problems.features.base import traced
+from entroplay.verbs.partition import by_importance_sampling, by_quadrature, from_replicates, prior_log_partition
 
 
 def gaussian(d, seed=1):

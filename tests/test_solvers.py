@@ -11,7 +11,7 @@ import pytest
 from problems import ALL, SOLVERS, logistic, negative_log, solvers, squared
 
 import entroplay as ep
-from entroplay.solvers import Start
+from entroplay.methods.solvers import Start
 
 OWN_DUAL = (ep.PDA, ep.PSDCA)
 """Methods whose dual is not, or only to rounding, the slope of their moments."""

@@ -23,10 +23,10 @@ import safetensors.numpy
 from problems import ALL, INPUTS, cross_entropy, squared, two_channels
 
 import entroplay as ep
-from entroplay import storage
-from entroplay.fingerprint import fingerprint
-from entroplay.solution import Reason
-from entroplay.storage import FileFormatError, load, read_checkpoint, save, write_checkpoint
+from entroplay.runs import files as storage
+from entroplay.runs.checkpoints import fingerprint
+from entroplay.runs.files import FileFormatError, load, read_checkpoint, save, write_checkpoint
+from entroplay.runs.solution import Reason
 
 MARKER = 0.123456789
 """A training datum that no computation leaves behind by chance."""
@@ -536,7 +536,7 @@ def test_modes_links_and_folders(path, tmp_path, small):
 KILLED = textwrap.dedent("""
     import os, sys
     import entroplay  # before the forks, so that it is imported once
-    from entroplay.storage import load, save
+    from entroplay.runs.files import load, save
     folder = sys.argv[1]
     for _ in sys.stdin:
         child = os.fork()

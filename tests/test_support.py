@@ -6,11 +6,10 @@ import pytest
 from scipy.optimize import minimize
 
 import entroplay as ep
-from entroplay.data import load
+from entroplay.problems.datasets.real import load
 from entroplay.sklearn.bandwidth import BandwidthPath
 from entroplay.sklearn.coordinates import Coordinates
-from entroplay.sklearn.rows import WeightedRows, merge
-from entroplay.sklearn.support import (
+from entroplay.sklearn.mixing import (
     Posed,
     Record,
     _Dual,
@@ -21,6 +20,7 @@ from entroplay.sklearn.support import (
     square_distances,
     systematic,
 )
+from entroplay.sklearn.rows import WeightedRows, merge
 
 
 def uniform(rows, width, temperature=0.1, variance=None):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay.cli import main
-from entroplay.estimate import _task
+from entroplay.commands import main
+from entroplay.commands.drawing import marginal
+from entroplay.commands.estimate import _task
+from entroplay.commands.tables import Inputs, Table, TableError, read_table, to_csv
 from entroplay.sklearn import MeanFieldDensity
-from entroplay.sklearn.drawing import marginal
-from entroplay.tables import Inputs, Table, TableError, read_table, to_csv
 
 RNG = np.random.default_rng(1)
 HEADER = "width,colour,price\n"

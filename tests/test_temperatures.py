@@ -7,8 +7,8 @@ import pytest
 from problems import SOLVERS, linear, logistic, squared
 
 import entroplay as ep
-from entroplay.smc import bridge
-from entroplay.temperatures import _ladder
+from entroplay.methods.smc import bridge
+from entroplay.verbs.path import _ladder
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import pytest
 import shapely
 
 import entroplay as ep
-from entroplay import native, raster
+from entroplay.base import native
+from entroplay.problems.features import raster
 
 HEIGHT, WIDTH = 11, 13
 KERNELS = pytest.mark.skipif(native.missing() is not None, reason="no kernels here")

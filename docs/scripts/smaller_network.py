@@ -8,7 +8,7 @@ import numpy as np
 import tables
 
 import entroplay as ep
-from entroplay.calibration import calibrated_weights
+from entroplay.measures.calibration import calibrated_weights
 
 SIZE, SUBSETS = 50, 20
 

@@ -2,26 +2,28 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from .certificate.certify import Certificate, certify
-from .certificate.entropy import knn_entropy, objective
-from .compress import compress
-from .features import FeatureMap, FunctionFeatures, GaussianKernel
-from .gibbs import Gibbs
-from .losses import CrossEntropy, FunctionLoss, Huber, Logistic, Loss, NegLog, Squared
-from .neurons import Neurons
-from .paint.painter import paint
-from .paint.painting import Painting
-from .paint.solver import TrianglePainter
-from .problem import FiniteSum
-from .samplers import MALA, ULA, Sampler
-from .solution import Solution, Status
-from .solve import Report, solve
-from .solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
-from .storage import FileFormatError, load, save
-from .temperatures import TemperaturePath, path
-from .triangles import Triangles
+from .measures.entropy import knn_entropy, objective
+from .measures.gibbs import Gibbs
+from .methods.samplers.base import MALA, ULA, Sampler
+from .methods.solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
+from .painting.paint import paint
+from .painting.painting import Painting
+from .painting.triangle_painter import TrianglePainter
+from .problems.features.base import FeatureMap, FunctionFeatures, GaussianKernel
+from .problems.features.neurons import Neurons
+from .problems.features.triangles import Triangles
+from .problems.losses.base import CrossEntropy, FunctionLoss, Huber, Logistic, Loss, NegLog, Squared
+from .problems.problem import FiniteSum
+from .runs.files import FileFormatError, load, save
+from .runs.solution import Solution, Status
+from .verbs.certify import Certificate, certify
+from .verbs.compress import compress
+from .verbs.path import TemperaturePath, path
+from .verbs.solve import Report, solve
 
-from . import grid, plot, teacher  # isort: skip
+from .verbs import grid  # isort: skip
+from .verbs import plot  # isort: skip
+from .problems.datasets import teacher  # isort: skip
 
 try:
     __version__ = version("entroplay")

@@ -1,5 +1,5 @@
 """`python -m entroplay`."""
 
-from .cli import run
+from .commands import run
 
 run()

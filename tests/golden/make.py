@@ -89,7 +89,7 @@ def main(folder: Path) -> None:
 
 def command(folder: Path, expected: dict[str, object]) -> None:
     """A model as `entroplay fit` writes it, with the names of the table's columns."""
-    from entroplay.cli import main as entroplay
+    from entroplay.commands import main as entroplay
 
     X, y = table()
     with tempfile.TemporaryDirectory() as scratch:

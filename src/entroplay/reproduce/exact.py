@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_banded
 
-from ..quadrature import Quadrature, kl, normalise
+from ..measures.quadrature import Quadrature, kl, normalise
 
 
 @dataclass(frozen=True)

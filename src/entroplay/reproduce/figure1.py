@@ -8,19 +8,19 @@ from itertools import islice
 
 import numpy as np
 
-from .. import grid
-from ..grid import GridSolution
-from ..losses import Squared
-from ..neurons import Neurons
-from ..plot import pyplot
-from ..problem import FiniteSum
-from ..quadrature import Quadrature, kl
-from ..samplers import MALA
-from ..solution import Solution
-from ..solve import solve
-from ..solvers import EFP, MFLD, PDA, Solver
+from ..measures.quadrature import Quadrature, kl
+from ..methods.samplers.base import MALA
+from ..methods.solvers import EFP, MFLD, PDA, Solver
+from ..problems.features.neurons import Neurons
+from ..problems.losses.base import Squared
+from ..problems.problem import FiniteSum
+from ..runs.solution import Solution
+from ..verbs import grid
+from ..verbs.grid import GridSolution
+from ..verbs.plot import pyplot
+from ..verbs.solve import solve
+from .claims import Claim, Part
 from .exact import dual_averaging, fictitious_play, langevin, proximal_gibbs
-from .report import Claim, Part
 
 KOLMOGOROV = 1.95
 """sqrt(m) times the largest distance of an empirical distribution function from the truth exceeds this once in a thousand."""

@@ -8,20 +8,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..certificate.certify import Certificate, certify
-from ..certificate.entropy import objective
-from ..certificate.partition import prior_log_partition
-from ..features import mean_features
-from ..losses import Squared
-from ..neurons import Neurons
-from ..plot import pyplot
-from ..problem import FiniteSum
-from ..samplers import ULA
-from ..solution import Solution
-from ..solve import solve
-from ..solvers import EFP, PDA, NewtonEFP, Solver
-from ..teacher import cosine_teacher
-from .report import Claim, Part
+from ..measures.entropy import objective
+from ..methods.samplers.base import ULA
+from ..methods.solvers import EFP, PDA, NewtonEFP, Solver
+from ..problems.datasets.teacher import cosine_teacher
+from ..problems.features.base import mean_features
+from ..problems.features.neurons import Neurons
+from ..problems.losses.base import Squared
+from ..problems.problem import FiniteSum
+from ..runs.solution import Solution
+from ..verbs.certify import Certificate, certify
+from ..verbs.partition import prior_log_partition
+from ..verbs.plot import pyplot
+from ..verbs.solve import solve
+from .claims import Claim, Part
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..losses import Squared
-from ..neurons import Neurons
-from ..plot import pyplot
-from ..problem import FiniteSum
-from ..samplers import ULA
-from ..solve import solve
-from ..solvers import EFP, NaiveEFP, Solver
-from ..teacher import cosine_teacher
-from .report import Claim, Part
+from ..methods.samplers.base import ULA
+from ..methods.solvers import EFP, NaiveEFP, Solver
+from ..problems.datasets.teacher import cosine_teacher
+from ..problems.features.neurons import Neurons
+from ..problems.losses.base import Squared
+from ..problems.problem import FiniteSum
+from ..verbs.plot import pyplot
+from ..verbs.solve import solve
+from .claims import Claim, Part
 
 PARTICLES, ROWS = 2000, 50
 CLOUD = PARTICLES * 6 * 4

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .report import Claim
+from .claims import Claim
 from .settings import FLOOR, Run, Setting, largest
 
 

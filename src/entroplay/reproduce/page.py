@@ -6,7 +6,7 @@ import base64
 import html
 from pathlib import Path
 
-from .report import Claim, Part
+from .claims import Claim, Part
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff }

@@ -8,12 +8,12 @@ from itertools import islice
 
 import numpy as np
 
-from .. import grid
-from ..features import GaussianKernel
-from ..losses import Logistic, NegLog, Squared
-from ..neurons import Neurons
-from ..problem import FiniteSum
-from ..quadrature import Quadrature
+from ..measures.quadrature import Quadrature
+from ..problems.features.base import GaussianKernel
+from ..problems.features.neurons import Neurons
+from ..problems.losses.base import Logistic, NegLog, Squared
+from ..problems.problem import FiniteSum
+from ..verbs import grid
 from .exact import Values, values
 
 FLOOR = 1e-9

@@ -11,12 +11,12 @@ from itertools import islice, pairwise
 import jax
 import numpy as np
 
-from ..grid import jacobian, newton
-from ..problem import FiniteSum
-from ..quadrature import Quadrature, kl
+from ..measures.quadrature import Quadrature, kl
+from ..problems.problem import FiniteSum
+from ..verbs.grid import jacobian, newton
+from .claims import Claim, Part
 from .exact import continuous_play, fictitious_play, proximal_gibbs, values
 from .misprints import REMARKS, misprints
-from .report import Claim, Part
 from .settings import FLOOR, ROUNDING, Run, Setting, bounded_settings, cold_setting, density_setting, largest
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .coordinates import Coordinates
+from .mixing import Posed, Record, Support, in_blocks, log_height, log_sum_exp, solve_on_support, square_distances
 from .rows import WeightedRows
-from .support import Posed, Record, Support, in_blocks, log_height, log_sum_exp, solve_on_support, square_distances
 
 NARROWING = 0.85
 """From one bandwidth of the path to the next."""

@@ -11,18 +11,18 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..arguments import one_of, positive, whole
-from ..certificate.certify import certify
-from ..features import GaussianKernel
-from ..losses import NegLog
-from ..problem import FiniteSum
-from ..solution import Reason, Solution, Status
+from ..base.arguments import one_of, positive, whole
+from ..problems.features.base import GaussianKernel
+from ..problems.losses.base import NegLog
+from ..problems.problem import FiniteSum
+from ..runs.solution import Reason, Solution, Status
+from ..verbs.certify import certify
 from .bandwidth import BandwidthPath, log_density
 from .coordinates import SHAPES, Coordinates
-from .files import Storable
+from .mixing import Posed, Record, Support, solve_on_support
 from .network import automatic, new_seed, verdict_warning, verified_bound
 from .rows import WeightedRows, bucket, merge, padded
-from .support import Posed, Record, Support, solve_on_support
+from .storable import Storable
 from .training import ISLAND, TEMPERING, trimmed, verdict
 
 ROUNDS = 3

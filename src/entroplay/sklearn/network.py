@@ -15,15 +15,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from ..arguments import flag, invalid, is_number, one_of, positive, whole
-from ..certificate.certify import Certificate
-from ..features import mean_features
-from ..losses import CrossEntropy, Huber, Logistic, Loss, Squared
-from ..neurons import ACTIVATIONS, Neurons
-from ..solution import Solution
-from ..solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
-from .files import Storable
+from ..base.arguments import flag, invalid, is_number, one_of, positive, whole
+from ..methods.solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
+from ..problems.features.base import mean_features
+from ..problems.features.neurons import ACTIVATIONS, Neurons
+from ..problems.losses.base import CrossEntropy, Huber, Logistic, Loss, Squared
+from ..runs.solution import Solution
+from ..verbs.certify import Certificate
 from .rows import Standardiser, WeightedRows, merge, padded
+from .storable import Storable
 from .training import Trainer, trimmed
 
 SOLVERS: dict[str, type[Solver]] = {

@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..calibration import calibrated_weights
-from ..certificate.certify import Certificate, certify
-from ..features import FeatureMap, Particles
-from ..losses import Loss
-from ..problem import FiniteSum
-from ..solution import History, Solution
-from ..solve import Report, solve
-from ..solvers import Solver
+from ..measures.calibration import calibrated_weights
+from ..methods.solvers import Solver
+from ..problems.features.base import FeatureMap, Particles
+from ..problems.losses.base import Loss
+from ..problems.problem import FiniteSum
+from ..runs.solution import History, Solution
+from ..verbs.certify import Certificate, certify
+from ..verbs.solve import Report, solve
 from .rows import WeightedRows, bucket, padded
 
 HELD_OUT = 0.2

@@ -1,1 +1,0 @@
-"""How far from the global optimum one can still be."""

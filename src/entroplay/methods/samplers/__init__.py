@@ -1,0 +1,1 @@
+"""Chains that move a cloud towards a Gibbs measure."""

@@ -1,1 +1,0 @@
-"""Pictures painted with triangles: `entroplay.paint` and what belongs to it."""

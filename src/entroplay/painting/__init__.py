@@ -1,0 +1,1 @@
+"""Pictures painted with triangles: `entroplay.painting` and what belongs to it."""

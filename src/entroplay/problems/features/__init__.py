@@ -1,0 +1,1 @@
+"""Feature maps: how data see a particle."""

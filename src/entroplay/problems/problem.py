@@ -1,0 +1,122 @@
+r"""The one problem that everything here solves."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..base.arguments import invalid, is_number, positive, real_array
+from .features.base import FeatureMap, Moments, Particles
+from .losses.base import Loss
+
+
+class FiniteSum(eqx.Module):
+    r"""L(mu) = sum_i w_i loss_i(E_mu[h_i]) + l2 E_mu|theta|^2 + temperature Ent(mu), over probability measures mu.
+
+    Args:
+        features: the map h, for instance `Neurons(X)`.
+        loss: a convex loss, for instance `Squared(y)`.
+        temperature: the weight of the negative entropy Ent(mu) = E_mu[log mu] (lambda in the paper).
+        l2: the weight of E|theta|^2 (lambda' in the paper): a number, or one number per coordinate of theta, by which
+            E[sum_j l2_j theta_j^2] takes its place.
+        weights: one non-negative number per row; they are normalised to sum to one. Default: all equal.
+
+    >>> import entroplay as ep
+    >>> problem = ep.FiniteSum(ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, -0.5]), temperature=0.01, l2=0.01)
+    >>> problem
+    FiniteSum(Neurons, Squared, n=2, d=1, temperature=0.01, l2=0.01)
+    """
+
+    features: FeatureMap
+    loss: Loss
+    temperature: float
+    l2: float | Float[Array, "d"]
+    weights: Float[Array, "n"]
+
+    def __init__(self, features: FeatureMap, loss: Loss, *, temperature: float, l2: object, weights: object = None):
+        if not isinstance(features, FeatureMap):
+            raise invalid("FiniteSum", "features", "a feature map (Neurons, GaussianKernel, FunctionFeatures, ...)", features)
+        if not isinstance(loss, Loss):
+            raise invalid("FiniteSum", "loss", "a loss (Squared, Logistic, CrossEntropy, NegLog, ...)", loss)
+        if loss.data_shape is not None and loss.data_shape != features.shape:
+            raise invalid(
+                "FiniteSum",
+                "loss",
+                f"made for moments of shape {features.shape}, as the features give",
+                f"one for {loss.data_shape}",
+            )
+        self.features = features
+        self.loss = loss
+        self.temperature = positive("FiniteSum", "temperature", temperature)
+        self.l2 = _penalties(l2, features.dim)
+        n = features.shape[0]
+        if weights is None:
+            self.weights = jnp.full(n, 1 / n, features.dtype)
+            return
+        given = real_array("FiniteSum", "weights", weights, ndim=(1,))
+        if given.shape != (n,) or (given < 0).any() or not given.sum() > 0:
+            raise invalid("FiniteSum", "weights", f"{n} non-negative numbers that are not all zero", weights)
+        self.weights = given / given.sum()
+
+    @property
+    def dim(self) -> int:
+        """d, the number of coordinates of a particle."""
+        return self.features.dim
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The precision in which the problem was posed."""
+        return self.features.dtype
+
+    def prior(self, key: PRNGKeyArray, particles: int) -> Particles:
+        """Draws of nu = N(0, temperature / (2 l2)), the Gibbs measure of the zero dual."""
+        return jnp.atleast_2d(self.prior_deviation) * jax.random.normal(key, (particles, self.dim), self.dtype)
+
+    @property
+    def prior_deviation(self) -> Float[Array, "*d"]:
+        """The prior's standard deviation: a number, or one per coordinate."""
+        return jnp.sqrt(jnp.asarray(self.temperature / (2 * self.l2), self.dtype))
+
+    def slope(self, moments: Moments) -> Moments:
+        """The dual vector that belongs to the moments: g_i = loss_i'(H_i)."""
+        return self.loss.slope(moments)
+
+    def empirical_loss(self, moments: Moments) -> Float[Array, ""]:
+        """F_0 = sum_i w_i loss_i(H_i)."""
+        return self.weights @ self.loss.value(moments)
+
+    def penalty(self, particles: Particles) -> Float[Array, "m"]:
+        """l2 |theta_r|^2, or sum_j l2_j theta_rj^2, for each particle."""
+        return jnp.sum(self.l2_row * particles**2, axis=1)
+
+    @property
+    def l2_row(self) -> Float[Array, "1 c"]:
+        """l2 as a row that multiplies particles: of one number, or of d."""
+        return jnp.atleast_2d(jnp.asarray(self.l2, self.dtype))
+
+    def weigh(self, vector: Moments) -> Moments:
+        """w_i v_i: what the feature map's `potential` and `pull` are given."""
+        return vector * self.weights.reshape(-1, *[1] * (vector.ndim - 1))
+
+    def __repr__(self) -> str:
+        parts = [type(self.features).__name__, type(self.loss).__name__, f"n={self.features.shape[0]}"]
+        parts += [f"k={k}" for k in self.features.channels]
+        l2 = np.asarray(self.l2)
+        penalties = f"{float(l2):g}" if l2.ndim == 0 else f"{l2.min():g}..{l2.max():g}"
+        return f"FiniteSum({', '.join(parts)}, d={self.dim}, temperature={self.temperature:g}, l2={penalties})"
+
+
+def _penalties(l2: object, dim: int) -> float | Float[Array, "d"]:
+    """One positive number, or one for each coordinate."""
+    if is_number(l2):
+        return positive("FiniteSum", "l2", l2)
+    must_be = f"a finite positive number, or {dim} of them, one per coordinate"
+    if not isinstance(l2, list | tuple | np.ndarray | jax.Array):
+        raise invalid("FiniteSum", "l2", must_be, l2)
+    penalties = real_array("FiniteSum", "l2", l2)
+    if penalties.shape != (dim,) or not (penalties > 0).all():
+        raise invalid("FiniteSum", "l2", must_be, l2)
+    return penalties
