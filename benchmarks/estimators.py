@@ -67,7 +67,9 @@ DENSITY: dict[str, Callable[[], Any]] = {
     "faithful": lambda: load("faithful"),
     "iris": lambda: load_iris(return_X_y=True)[0],
     "wine": lambda: load_wine(return_X_y=True)[0],
-    "breast cancer, radius texture smoothness": lambda: np.asarray(load_breast_cancer(return_X_y=True)[0])[:, [0, 1, 4]],
+    "breast cancer, radius texture smoothness": lambda: np.asarray(
+        load_breast_cancer(return_X_y=True)[0]
+    )[:, [0, 1, 4]],
 }
 SEED = int(next((word[5:] for word in sys.argv[1:] if word.startswith("seed=")), "0"))
 NETWORK = "MLP 1000"
@@ -77,7 +79,9 @@ MLP_GRID = {"alpha": [1e-4, 1.0], "early_stopping": [False, True]}
 
 def scaled(model: Any, *, target: bool) -> Any:
     pipeline = make_pipeline(StandardScaler(), model)
-    return TransformedTargetRegressor(pipeline, transformer=StandardScaler()) if target else pipeline
+    return (
+        TransformedTargetRegressor(pipeline, transformer=StandardScaler()) if target else pipeline
+    )
 
 
 def regressors() -> dict[str, Any]:
@@ -86,19 +90,33 @@ def regressors() -> dict[str, Any]:
         "ridge": scaled(RidgeCV(np.logspace(-3, 3, 13)), target=True),
         "SVR": scaled(GridSearchCV(SVR(), {"C": [0.1, 1, 10, 100]}), target=True),
         NETWORK: scaled(
-            GridSearchCV(MLPRegressor(hidden_layer_sizes=(1000,), max_iter=500, random_state=0), MLP_GRID, cv=3), target=True
+            GridSearchCV(
+                MLPRegressor(hidden_layer_sizes=(1000,), max_iter=500, random_state=0),
+                MLP_GRID,
+                cv=3,
+            ),
+            target=True,
         ),
-        "gradient boosting": GridSearchCV(HistGradientBoostingRegressor(random_state=0), {"learning_rate": [0.03, 0.1]}),
+        "gradient boosting": GridSearchCV(
+            HistGradientBoostingRegressor(random_state=0), {"learning_rate": [0.03, 0.1]}
+        ),
     }
 
 
 def classifiers() -> dict[str, Any]:
     return {
         OURS: MeanFieldClassifier(random_state=0),
-        "logistic": scaled(GridSearchCV(LogisticRegression(max_iter=2000), {"C": [0.01, 0.1, 1, 10]}), target=False),
+        "logistic": scaled(
+            GridSearchCV(LogisticRegression(max_iter=2000), {"C": [0.01, 0.1, 1, 10]}), target=False
+        ),
         "SVC": scaled(GridSearchCV(SVC(), {"C": [0.1, 1, 10, 100]}), target=False),
-        NETWORK: scaled(GridSearchCV(MLPClassifier((1000,), max_iter=500, random_state=0), MLP_GRID, cv=3), target=False),
-        "gradient boosting": GridSearchCV(HistGradientBoostingClassifier(random_state=0), {"learning_rate": [0.03, 0.1]}),
+        NETWORK: scaled(
+            GridSearchCV(MLPClassifier((1000,), max_iter=500, random_state=0), MLP_GRID, cv=3),
+            target=False,
+        ),
+        "gradient boosting": GridSearchCV(
+            HistGradientBoostingClassifier(random_state=0), {"learning_rate": [0.03, 0.1]}
+        ),
     }
 
 
@@ -111,7 +129,9 @@ def fit_seconds(model: Any, began: float) -> float:
     return search.refit_time_ if network and search is not None else whole
 
 
-def contest(name: str, X: np.ndarray, y: np.ndarray, models: dict[str, Any], folds: Any) -> dict[str, Any]:
+def contest(
+    name: str, X: np.ndarray, y: np.ndarray, models: dict[str, Any], folds: Any
+) -> dict[str, Any]:
     """Scores and seconds of every model on every fold."""
     scores: dict[str, list[float]] = {model: [] for model in models}
     seconds: dict[str, list[float]] = {model: [] for model in models}
@@ -134,7 +154,8 @@ def contest(name: str, X: np.ndarray, y: np.ndarray, models: dict[str, Any], fol
     for model in models:
         print(f"  {model:<20}{means[model]:>9.4f}   {medians[model]:>8.2f} s")
     print(
-        f"  ours less {best}: {difference.mean():+.4f} +- {error:.4f};  bounds {', '.join(f'{b:.2g}' for b in bounds)}", flush=True
+        f"  ours less {best}: {difference.mean():+.4f} +- {error:.4f};  bounds {', '.join(f'{b:.2g}' for b in bounds)}",
+        flush=True,
     )
     return {
         "scores": scores, "means": means, "seconds": medians, "best opponent": best, "difference": float(difference.mean()),
@@ -142,17 +163,23 @@ def contest(name: str, X: np.ndarray, y: np.ndarray, models: dict[str, Any], fol
     }  # fmt: skip
 
 
-def supervised(sets: dict[str, Any], models: Callable[[], dict[str, Any]], folds: Any) -> tuple[dict[str, Any], dict[str, bool]]:
+def supervised(
+    sets: dict[str, Any], models: Callable[[], dict[str, Any]], folds: Any
+) -> tuple[dict[str, Any], dict[str, bool]]:
     results, checks = {}, {}
     for name, make in sets.items():
         X, y = make()
         result = results[name] = contest(name, X, y, models(), folds)
         allowed = max(result["standard error"], 0.01)
-        checks[f"{name}: at most {allowed:.3f} behind {result['best opponent']} ({result['difference']:+.4f})"] = (
-            result["difference"] >= -allowed
-        )
-    ours, theirs = (float(np.median([r["seconds"][m] for r in results.values()])) for m in (OURS, NETWORK))
-    checks[f"median seconds per fit over {len(sets)} sets at most the network's ({ours:.2f} and {theirs:.2f})"] = ours <= theirs
+        checks[
+            f"{name}: at most {allowed:.3f} behind {result['best opponent']} ({result['difference']:+.4f})"
+        ] = result["difference"] >= -allowed
+    ours, theirs = (
+        float(np.median([r["seconds"][m] for r in results.values()])) for m in (OURS, NETWORK)
+    )
+    checks[
+        f"median seconds per fit over {len(sets)} sets at most the network's ({ours:.2f} and {theirs:.2f})"
+    ] = ours <= theirs
     return results, checks
 
 
@@ -181,7 +208,9 @@ def densities() -> tuple[dict[str, Any], dict[str, bool]]:
             volume = float(np.log(deviation).sum())
             for model, fit in (("KDE", kernel_density), ("GMM", mixture)):
                 fitted = fit((X[train] - mean) / deviation)
-                values = getattr(fitted, "best_estimator_", fitted).score_samples((X[test] - mean) / deviation)
+                values = getattr(fitted, "best_estimator_", fitted).score_samples(
+                    (X[test] - mean) / deviation
+                )
                 scores[model].append(float(values.mean()) - volume)
             began = time.perf_counter()
             ours = MeanFieldDensity(random_state=0).fit(X[train])
@@ -195,12 +224,17 @@ def densities() -> tuple[dict[str, Any], dict[str, bool]]:
         fine = bool(difference.mean() >= -error)
         good += fine
         print(f"\n{name}: " + ", ".join(f"{model} {value:.3f}" for model, value in means.items()))
-        print(f"  ours less {best}: {difference.mean():+.3f} +- {error:.3f}, {np.median(seconds):.1f} s", flush=True)
+        print(
+            f"  ours less {best}: {difference.mean():+.3f} +- {error:.3f}, {np.median(seconds):.1f} s",
+            flush=True,
+        )
         results[name] = {
             "scores": scores, "means": means, "difference": float(difference.mean()), "standard error": error, "fine": fine,
             "seconds": float(np.median(seconds)), "bounds": bounds,
         }  # fmt: skip
-    return results, {f"density: best or within one standard error on {good} of {len(DENSITY)} sets": good >= 4}
+    return results, {
+        f"density: best or within one standard error on {good} of {len(DENSITY)} sets": good >= 4
+    }
 
 
 def certificates(seeds: int = 20) -> tuple[dict[str, Any], dict[str, bool]]:
@@ -210,21 +244,36 @@ def certificates(seeds: int = 20) -> tuple[dict[str, Any], dict[str, bool]]:
     X = load("faithful")
     rows = []
     for seed in range(seeds):
-        model = MeanFieldDensity(bandwidth=0.5, random_state=seed, particles=200 if seed % 2 else 8192).fit(X)
+        model = MeanFieldDensity(
+            bandwidth=0.5, random_state=seed, particles=200 if seed % 2 else 8192
+        ).fit(X)
         problem = model.solution_.problem
         exact = ep.grid.solve(problem, iterations=0, points=201)
-        density, _ = exact.quadrature.gibbs(exact.quadrature.slope(np.asarray(model.solution_.moments, np.float64)))
-        rows.append({"truth": exact.quadrature.primal(density) - exact.value, "bound": model.duality_gap_})
-        print(f"seed {seed}: true suboptimality {rows[-1]['truth']:.2e}, bound {rows[-1]['bound']:.2e}", flush=True)
+        density, _ = exact.quadrature.gibbs(
+            exact.quadrature.slope(np.asarray(model.solution_.moments, np.float64))
+        )
+        rows.append(
+            {"truth": exact.quadrature.primal(density) - exact.value, "bound": model.duality_gap_}
+        )
+        print(
+            f"seed {seed}: true suboptimality {rows[-1]['truth']:.2e}, bound {rows[-1]['bound']:.2e}",
+            flush=True,
+        )
     below = sum(row["truth"] <= row["bound"] for row in rows)
-    return {"fits": rows}, {f"the truth is below the bound in {below} of {seeds} seeds": below >= seeds - 1}
+    return {"fits": rows}, {
+        f"the truth is below the bound in {below} of {seeds} seeds": below >= seeds - 1
+    }
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     parts: dict[str, Callable[[], tuple[dict[str, Any], dict[str, bool]]]] = {
-        "regression": lambda: supervised(REGRESSION, regressors, KFold(5, shuffle=True, random_state=SEED)),
-        "classification": lambda: supervised(CLASSIFICATION, classifiers, StratifiedKFold(5, shuffle=True, random_state=SEED)),
+        "regression": lambda: supervised(
+            REGRESSION, regressors, KFold(5, shuffle=True, random_state=SEED)
+        ),
+        "classification": lambda: supervised(
+            CLASSIFICATION, classifiers, StratifiedKFold(5, shuffle=True, random_state=SEED)
+        ),
         "density": densities,
         "certificate": certificates,
     }

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 
-def interleaved_best(contestants: dict[str, Callable[[], Any]], rounds: int = 40) -> dict[str, float]:
+def interleaved_best(
+    contestants: dict[str, Callable[[], Any]], rounds: int = 40
+) -> dict[str, float]:
     """The best time of each contestant over rounds in which all take turns: what disturbs one disturbs all."""
     for work in contestants.values():
         work()
@@ -29,7 +31,12 @@ def report(name: str, results: dict[str, Any], checks: dict[str, bool]) -> None:
     checks = {name: bool(passed) for name, passed in checks.items()}
     folder = Path("bench-out")
     folder.mkdir(exist_ok=True)
-    document = {"benchmark": name, "machine": platform.machine(), "results": results, "checks": checks}
+    document = {
+        "benchmark": name,
+        "machine": platform.machine(),
+        "results": results,
+        "checks": checks,
+    }
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
     for check, passed in checks.items():
         print(f"{'ok  ' if passed else 'MISS'}  {check}")

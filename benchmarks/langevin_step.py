@@ -47,7 +47,11 @@ def with_torch(X: np.ndarray, v: np.ndarray, start: np.ndarray, autograd: bool):
             else:
                 hidden = torch.tanh(theta @ x.T)
                 gradient = (vector * (1 - hidden * hidden)) @ x
-            theta = theta - ETA * (gradient + 2 * L2 * theta) + (2 * ETA * TEMPERATURE) ** 0.5 * torch.randn(M, D)
+            theta = (
+                theta
+                - ETA * (gradient + 2 * L2 * theta)
+                + (2 * ETA * TEMPERATURE) ** 0.5 * torch.randn(M, D)
+            )
         return theta
 
     return run
@@ -60,12 +64,34 @@ def fused(X: np.ndarray, v: np.ndarray, start: np.ndarray):
     subprocess.run(["g++", *flags, str(source), "-o", str(library)], check=True)
     kernel = ctypes.CDLL(str(library)).langevin
     pointer, real = ctypes.c_void_p, ctypes.c_float
-    kernel.argtypes = [pointer, pointer, pointer, *[ctypes.c_int] * 3, real, real, real, ctypes.c_uint64, ctypes.c_int]
+    kernel.argtypes = [
+        pointer,
+        pointer,
+        pointer,
+        *[ctypes.c_int] * 3,
+        real,
+        real,
+        real,
+        ctypes.c_uint64,
+        ctypes.c_int,
+    ]
     columns, vector = np.ascontiguousarray(X.T, np.float32), np.asarray(v, np.float32)
 
     def run():
         theta = np.array(start, np.float32)
-        kernel(theta.ctypes.data, columns.ctypes.data, vector.ctypes.data, M, N, D, ETA, L2, TEMPERATURE, 1, STEPS)
+        kernel(
+            theta.ctypes.data,
+            columns.ctypes.data,
+            vector.ctypes.data,
+            M,
+            N,
+            D,
+            ETA,
+            L2,
+            TEMPERATURE,
+            1,
+            STEPS,
+        )
         return theta
 
     return run
@@ -77,7 +103,9 @@ def main() -> None:
     start = np.random.default_rng(1).normal(size=(M, D)) * np.sqrt(TEMPERATURE / (2 * L2))
     contestants = {
         "Neurons": ours(ep.Neurons(X), y, start),
-        "FunctionFeatures": ours(ep.FunctionFeatures(lambda theta, x: jnp.tanh(theta @ x), X, dim=D), y, start),
+        "FunctionFeatures": ours(
+            ep.FunctionFeatures(lambda theta, x: jnp.tanh(theta @ x), X, dim=D), y, start
+        ),
         "PyTorch, autograd": with_torch(X, v, start, autograd=True),
         "PyTorch, gradient by hand": with_torch(X, v, start, autograd=False),
         "fused C++ (limit)": fused(X, v, start),
@@ -95,8 +123,13 @@ def main() -> None:
     plain = min(ratios["PyTorch, autograd"], ratios["PyTorch, gradient by hand"])
     checks = {
         f"Neurons at least 3 times faster than either PyTorch ({plain:.2f})": plain >= 3,
-        f"Neurons within 1.5 times the limit ({1 / ratios['fused C++ (limit)']:.2f})": 1 / ratios["fused C++ (limit)"] <= 1.5,
-        f"FunctionFeatures within 1.5 times Neurons ({ratios['FunctionFeatures']:.2f})": ratios["FunctionFeatures"] <= 1.5,
+        f"Neurons within 1.5 times the limit ({1 / ratios['fused C++ (limit)']:.2f})": 1
+        / ratios["fused C++ (limit)"]
+        <= 1.5,
+        f"FunctionFeatures within 1.5 times Neurons ({ratios['FunctionFeatures']:.2f})": ratios[
+            "FunctionFeatures"
+        ]
+        <= 1.5,
     }
     report("langevin_step", {"milliseconds": milliseconds, "ratios": ratios}, checks)
 

@@ -17,7 +17,10 @@ from harness import report
 RUN = "--one"
 
 
-NAIVE_PARTICLES, NAIVE_ROWS = 10_000, 4  # many particles to see them in memory, few rows to end soon
+NAIVE_PARTICLES, NAIVE_ROWS = (
+    10_000,
+    4,
+)  # many particles to see them in memory, few rows to end soon
 
 
 def one(method: str, iterations: int) -> None:
@@ -26,19 +29,28 @@ def one(method: str, iterations: int) -> None:
 
     sampler = ep.ULA(step_size=0.01, steps=1)
     if method == "EFP":
-        ep.solve(ep.teacher.paper_network(), ep.EFP(0.01, sampler), particles=1000, iterations=iterations)
+        ep.solve(
+            ep.teacher.paper_network(), ep.EFP(0.01, sampler), particles=1000, iterations=iterations
+        )
     else:
         X, y = ep.teacher.cosine_teacher(n=NAIVE_ROWS)
         problem = ep.FiniteSum(ep.Neurons(X, bias=True), ep.Squared(y), temperature=0.01, l2=0.01)
-        ep.solve(problem, ep.NaiveEFP(0.01, sampler), particles=NAIVE_PARTICLES, iterations=iterations)
+        ep.solve(
+            problem, ep.NaiveEFP(0.01, sampler), particles=NAIVE_PARTICLES, iterations=iterations
+        )
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def peak(method: str, iterations: int, cache: str) -> float:
     """Peak memory of a process that finds its programs compiled: what a compiler needs varies by tens of MiB."""
     command = [sys.executable, __file__, RUN, method, str(iterations)]
-    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    return float(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout)
+    environment = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": cache,
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    return float(
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    )
 
 
 def least_peaks(method: str, lengths: tuple[int, ...], rounds: int) -> dict[int, float]:
@@ -61,10 +73,16 @@ def main() -> None:
     stored = NAIVE_PARTICLES * 6 * 4 / 2**20  # MiB that one cloud in 6 dimensions takes
     checks = {
         f"EFP at 4000 iterations within 3 % of 200 ({100 * growth:+.2f} %)": abs(growth) <= 0.03,
-        f"NaiveEFP grows by at least one cloud per iteration ({slope / stored:.2f} clouds)": slope >= stored,
-        f"NaiveEFP's growth is linear (largest deviation {100 * fit_error:.0f} % of the growth)": fit_error <= 0.1,
+        f"NaiveEFP grows by at least one cloud per iteration ({slope / stored:.2f} clouds)": slope
+        >= stored,
+        f"NaiveEFP's growth is linear (largest deviation {100 * fit_error:.0f} % of the growth)": fit_error
+        <= 0.1,
     }
-    report("memory", {"EFP MiB": efp, "NaiveEFP MiB": naive, "NaiveEFP MiB per iteration": slope}, checks)
+    report(
+        "memory",
+        {"EFP MiB": efp, "NaiveEFP MiB": naive, "NaiveEFP MiB per iteration": slope},
+        checks,
+    )
 
 
 if __name__ == "__main__":

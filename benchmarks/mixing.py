@@ -48,7 +48,12 @@ def toy(temperature: float = 1e-3) -> ep.FiniteSum:
 def friedman(temperature: float = 1e-2, l2: float = 1e-2) -> ep.FiniteSum:
     X, y = make_friedman1(600, 10, noise=1.0, random_state=0)
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
-    return ep.FiniteSum(ep.Neurons(X, bias=True, output_weight=True, scale=3), ep.Squared(y), temperature=temperature, l2=l2)
+    return ep.FiniteSum(
+        ep.Neurons(X, bias=True, output_weight=True, scale=3),
+        ep.Squared(y),
+        temperature=temperature,
+        l2=l2,
+    )
 
 
 def density(temperature: float = 1e-1, l2: float = 1e-2) -> ep.FiniteSum:
@@ -56,7 +61,9 @@ def density(temperature: float = 1e-1, l2: float = 1e-2) -> ep.FiniteSum:
     rng = np.random.default_rng(0)
     centres = np.array([[-1.5, 0.0], [1.5, 0.5], [0.0, 1.5]])
     X = centres[rng.integers(0, 3, 300)] + 0.4 * rng.normal(size=(300, 2))
-    return ep.FiniteSum(ep.GaussianKernel(X, bandwidth=0.3), ep.NegLog(), temperature=temperature, l2=l2)
+    return ep.FiniteSum(
+        ep.GaussianKernel(X, bandwidth=0.3), ep.NegLog(), temperature=temperature, l2=l2
+    )
 
 
 PROBLEMS = {
@@ -90,7 +97,9 @@ class Study(Sampler):
     def remedy(self) -> str:
         return ""
 
-    def move(self, key: Any, gibbs: Any, particles: Any, state: StepAdaptation, iteration: Any) -> Any:
+    def move(
+        self, key: Any, gibbs: Any, particles: Any, state: StepAdaptation, iteration: Any
+    ) -> Any:
         keys = jax.random.split(key, 4)
         walkers = Walkers(particles, *gibbs.energy_and_gradient(particles))
         for j in range(self.jumps):
@@ -106,10 +115,14 @@ class Study(Sampler):
             step_key = jax.random.fold_in(keys[3], s)
             eta = jnp.exp(state.log_step)
             if self.local == "hmc":
-                walkers, rate = hmc_step(step_key, noise(jnp.asarray(s)), gibbs, walkers, eta, self.leapfrogs)
+                walkers, rate = hmc_step(
+                    step_key, noise(jnp.asarray(s)), gibbs, walkers, eta, self.leapfrogs
+                )
                 aim = 0.65
             elif self.local == "preconditioned":
-                walkers, rate = shaped_step(step_key, noise(jnp.asarray(s)), gibbs, walkers, eta, shape)
+                walkers, rate = shaped_step(
+                    step_key, noise(jnp.asarray(s)), gibbs, walkers, eta, shape
+                )
                 aim = OPTIMAL_ACCEPTANCE
             else:
                 walkers, rate = mala_step(step_key, noise(jnp.asarray(s)), gibbs, walkers, eta)
@@ -129,7 +142,11 @@ def cloud_shape(particles: Any) -> Any:
 def shaped_step(key: Any, noise: Any, gibbs: Any, walkers: Walkers, eta: Any, shape: Any) -> Any:
     """MALA in the coordinates in which the cloud is round."""
     T = gibbs.temperature
-    proposal = walkers.particles - eta * walkers.gradient @ shape @ shape.T + jnp.sqrt(2 * eta * T) * noise @ shape.T
+    proposal = (
+        walkers.particles
+        - eta * walkers.gradient @ shape @ shape.T
+        + jnp.sqrt(2 * eta * T) * noise @ shape.T
+    )
     there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
     inverse = jnp.linalg.inv(shape)
 
@@ -137,7 +154,11 @@ def shaped_step(key: Any, noise: Any, gibbs: Any, walkers: Walkers, eta: Any, sh
         z = (end.particles - start.particles) @ inverse.T + eta * start.gradient @ shape
         return -jnp.sum(z**2, axis=1) / (4 * eta * T)
 
-    log_alpha = -(there.energy - walkers.energy) / T + log_density(there, walkers) - log_density(walkers, there)
+    log_alpha = (
+        -(there.energy - walkers.energy) / T
+        + log_density(there, walkers)
+        - log_density(walkers, there)
+    )
     return _metropolis(key, walkers, there, log_alpha)
 
 
@@ -173,7 +194,13 @@ class Reference:
 
     def __init__(self, problem: ep.FiniteSum):
         runs = [
-            ep.solve(problem, ep.NewtonEFP(Study(steps=20, jumps=10)), particles=20_000, iterations=60, seed=100 + s)
+            ep.solve(
+                problem,
+                ep.NewtonEFP(Study(steps=20, jumps=10)),
+                particles=20_000,
+                iterations=60,
+                seed=100 + s,
+            )
             for s in range(2)
         ]
         self.problem = problem
@@ -189,9 +216,13 @@ class Reference:
         """
         problem = self.problem
         turn = problem.slope(jnp.asarray(moments)) - problem.slope(self.moments)
-        weights = jax.nn.softmax(-problem.features.potential(self.cloud, problem.weigh(turn)) / problem.temperature)
+        weights = jax.nn.softmax(
+            -problem.features.potential(self.cloud, problem.weigh(turn)) / problem.temperature
+        )
         mean = self.moments + problem.features.average(self.cloud, weights) - self.plain
-        return float(bregman_gap(problem, mean, jnp.asarray(moments))), float(1 / jnp.sum(weights**2) / weights.size)
+        return float(bregman_gap(problem, mean, jnp.asarray(moments))), float(
+            1 / jnp.sum(weights**2) / weights.size
+        )
 
 
 def main() -> None:
@@ -205,13 +236,24 @@ def main() -> None:
         rows = {}
         for mover, sampler in MOVERS.items():
             iterations = max(1, round(passes / sampler.work))
-            runs = [ep.solve(problem, ep.NewtonEFP(sampler), iterations=iterations, seed=s) for s in SEEDS]
+            runs = [
+                ep.solve(problem, ep.NewtonEFP(sampler), iterations=iterations, seed=s)
+                for s in SEEDS
+            ]
             gaps, shares = zip(*(reference.gap(run.moments) for run in runs), strict=True)
             seconds = float(runs[-1].history["seconds"][-1])
             jax.clear_caches()  # compiled programs would pile up
-            rows[mover] = {"iterations": iterations, "gaps": gaps, "effective shares": shares, "seconds": seconds}
+            rows[mover] = {
+                "iterations": iterations,
+                "gaps": gaps,
+                "effective shares": shares,
+                "seconds": seconds,
+            }
             mean, reach = np.exp(np.mean(np.log(gaps))), f"[{min(gaps):.0e}, {max(gaps):.0e}]"
-            print(f"  {mover:<28} {mean:.1e} {reach}  {seconds:.2f} s  ess {min(shares):.2f}", flush=True)
+            print(
+                f"  {mover:<28} {mean:.1e} {reach}  {seconds:.2f} s  ess {min(shares):.2f}",
+                flush=True,
+            )
         results[name] = {"gap of a reference": reference.noise, "movers": rows}
     report("mixing", results, {})
 

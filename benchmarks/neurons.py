@@ -32,7 +32,9 @@ def milliseconds(both, features, particles, vector):
 
     @jax.jit
     def many(cloud):
-        return jax.lax.fori_loop(0, CALLS, lambda _, c: c - 1e-6 * both(features, c, vector)[1], cloud)
+        return jax.lax.fori_loop(
+            0, CALLS, lambda _, c: c - 1e-6 * both(features, c, vector)[1], cloud
+        )
 
     jax.block_until_ready(many(particles))
 
@@ -61,9 +63,12 @@ def main() -> None:
         ours, theirs = np.median(turns, axis=0)
         results[name] = {"kernel": ours, "JAX": theirs, "ratio": theirs / ours}
         print(
-            f"{name:<22} n={n} p={p} k={k} m={m}: kernel {ours:.3f} ms, JAX {theirs:.3f} ms, {theirs / ours:.1f} times", flush=True
+            f"{name:<22} n={n} p={p} k={k} m={m}: kernel {ours:.3f} ms, JAX {theirs:.3f} ms, {theirs / ours:.1f} times",
+            flush=True,
         )
-        checks[f"{name}: the kernel is not slower ({theirs / ours:.1f} times as fast)"] = ours <= theirs
+        checks[f"{name}: the kernel is not slower ({theirs / ours:.1f} times as fast)"] = (
+            ours <= theirs
+        )
     report("neurons", results, checks)
 
 

@@ -34,34 +34,61 @@ def true_gap(solution: ep.Solution) -> ep.Certificate:
     return ep.certify(solution, seed=12345, particles=ISLAND, budget=200)
 
 
-def timed(problem: ep.FiniteSum, solver: ep.Solver, iterations: int, seed: int = 0) -> tuple[ep.Solution, dict[str, float]]:
+def timed(
+    problem: ep.FiniteSum, solver: ep.Solver, iterations: int, seed: int = 0
+) -> tuple[ep.Solution, dict[str, float]]:
     ep.solve(problem, solver, iterations=iterations, seed=seed)
     solution = ep.solve(problem, solver, iterations=iterations, seed=seed)
-    return solution, {name: float(solution.history[name][-1]) for name in ("pulls", "passes", "seconds")}
+    return solution, {
+        name: float(solution.history[name][-1]) for name in ("pulls", "passes", "seconds")
+    }
 
 
 def race(name: str) -> tuple[dict, dict[str, bool]]:
     problem = PROBLEMS[name]()
-    paper, paper_work = timed(problem, ep.EFP(rate=0.01, sampler=ep.ULA(step_size=0.01, steps=10)), 600)
+    paper, paper_work = timed(
+        problem, ep.EFP(rate=0.01, sampler=ep.ULA(step_size=0.01, steps=10)), 600
+    )
     goal = true_gap(paper)
-    print(f"\n{name}\n  Algorithm 2    gap {goal.gap_debiased:.2e} after {_work(paper_work)}{_verdict(goal)}")
+    print(
+        f"\n{name}\n  Algorithm 2    gap {goal.gap_debiased:.2e} after {_work(paper_work)}{_verdict(goal)}"
+    )
     rows = []
     reached = None
     for iterations in (3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 36, 60, 100):
         solution, work = timed(problem, ep.NewtonEFP(), iterations)
         certificate = true_gap(solution)
-        rows.append({"iterations": iterations, "gap": certificate.gap_debiased, "mixed": certificate.mixed, **work})
-        print(f"  NewtonEFP {iterations:>3}  gap {certificate.gap_debiased:.2e} after {_work(work)}{_verdict(certificate)}")
-        if reached is None and solution.history["beta"][-1] == 1 and certificate.gap_debiased <= goal.gap_debiased:
+        rows.append(
+            {
+                "iterations": iterations,
+                "gap": certificate.gap_debiased,
+                "mixed": certificate.mixed,
+                **work,
+            }
+        )
+        print(
+            f"  NewtonEFP {iterations:>3}  gap {certificate.gap_debiased:.2e} after {_work(work)}{_verdict(certificate)}"
+        )
+        if (
+            reached is None
+            and solution.history["beta"][-1] == 1
+            and certificate.gap_debiased <= goal.gap_debiased
+        ):
             reached = work
     assert reached is not None, "NewtonEFP never reached Algorithm 2"
     ratios = {unit: paper_work[unit] / reached[unit] for unit in ("pulls", "passes", "seconds")}
     print("  fewer " + ", ".join(f"{unit} x {ratio:.0f}" for unit, ratio in ratios.items()))
-    results = {"algorithm 2": {"gap": goal.gap_debiased, **paper_work}, "newton": rows, "ratios": ratios}
+    results = {
+        "algorithm 2": {"gap": goal.gap_debiased, **paper_work},
+        "newton": rows,
+        "ratios": ratios,
+    }
     checks = {}
     if name == "network, temperature 1e-2":
         for unit, aim in (("pulls", 100), ("passes", 50), ("seconds", 10)):
-            checks[f"{name}: at least {aim} times fewer {unit} ({ratios[unit]:.0f})"] = ratios[unit] >= aim
+            checks[f"{name}: at least {aim} times fewer {unit} ({ratios[unit]:.0f})"] = (
+                ratios[unit] >= aim
+            )
         best = min((row["pulls"] for row in rows if row["gap"] <= 1e-4), default=np.inf)
         checks[f"{name}: a gap of 1e-4 within 300 pulls ({best:.0f})"] = best <= 300
     return results, checks
@@ -83,11 +110,16 @@ def agreement() -> tuple[dict, dict[str, bool]]:
     first, second = true_gap(one), true_gap(other)
     print(f"\nTwo seeds, temperature 1e-3, 200 iterations: half mean square {distance:.2e}")
     print(f"their bounds: {first.bound:.2e} and {second.bound:.2e}")
-    values = {"half mean square": distance, "bounds": [first.bound, second.bound], "primal": [first.primal, second.primal]}
+    values = {
+        "half mean square": distance,
+        "bounds": [first.bound, second.bound],
+        "primal": [first.primal, second.primal],
+    }
     error = np.hypot(first.primal_error, second.primal_error)
     checks = {
         f"two seeds agree to 1e-5 ({distance:.1e})": distance <= 1e-5,
-        "their certified values agree within three errors": abs(first.primal - second.primal) <= 3 * error,
+        "their certified values agree within three errors": abs(first.primal - second.primal)
+        <= 3 * error,
     }
     return values, checks
 

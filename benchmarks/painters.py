@@ -69,7 +69,21 @@ def primitive(target: np.ndarray, m: int) -> tuple[np.ndarray, float] | None:
     source, out = PEERS / "in.png", PEERS / "primitive.png"
     to_image(target).save(source)
     before = time.perf_counter()
-    command = [str(binary.resolve()), "-i", str(source), "-o", str(out), "-n", str(m), "-m", "1", "-r", str(SIDE), "-s", str(SIDE)]
+    command = [
+        str(binary.resolve()),
+        "-i",
+        str(source),
+        "-o",
+        str(out),
+        "-n",
+        str(m),
+        "-m",
+        "1",
+        "-r",
+        str(SIDE),
+        "-s",
+        str(SIDE),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     elapsed = time.perf_counter() - before
     return np.asarray(Image.open(out).convert("RGB")) / 255, elapsed
@@ -80,13 +94,21 @@ def geometrize(target: np.ndarray, m: int) -> tuple[np.ndarray, float] | None:
     if library is None or shutil.which("node") is None:
         return None
     height, width, _ = target.shape
-    rgba = np.dstack([np.asarray(to_image(target).convert("RGB")), np.full((height, width), 255, np.uint8)])
+    rgba = np.dstack(
+        [np.asarray(to_image(target).convert("RGB")), np.full((height, width), 255, np.uint8)]
+    )
     source, out, script = (PEERS / name for name in ("in.rgba", "geometrize.rgba", "geometrize.js"))
     source.write_bytes(rgba.tobytes())
     script.write_text(GEOMETRIZE)
     before = time.perf_counter()
-    command = ["node", *(str(p.resolve()) for p in (script, library)), *(str(p.absolute()) for p in (source, out))]
-    done = subprocess.run([*command, str(width), str(height), str(m)], capture_output=True, text=True)
+    command = [
+        "node",
+        *(str(p.resolve()) for p in (script, library)),
+        *(str(p.absolute()) for p in (source, out)),
+    ]
+    done = subprocess.run(
+        [*command, str(width), str(height), str(m)], capture_output=True, text=True
+    )
     if done.returncode:
         print(f"geometrizejs failed: {done.stderr.strip().splitlines()[-1:]}")
         return None
@@ -116,8 +138,17 @@ def side_by_side(pictures: dict[str, np.ndarray], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("image", type=Path)
-    parser.add_argument("--table", type=Path, default=Path("bench-out") / "painters.md", help="where to write the table")
-    parser.add_argument("--quick", action="store_true", help="without the paper's preset and without 1,000 triangles of the peers")
+    parser.add_argument(
+        "--table",
+        type=Path,
+        default=Path("bench-out") / "painters.md",
+        help="where to write the table",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="without the paper's preset and without 1,000 triangles of the peers",
+    )
     options = parser.parse_args()
     target = read_image(options.image, size=SIDE)
     target = target if target.shape[2] == 3 else np.repeat(target, 3, axis=2)
@@ -132,9 +163,21 @@ def main() -> None:
             return np.inf
         picture, seconds = result
         mse = float(np.mean((picture - subjects[subject]) ** 2))
-        rows.append({"picture": subject, "painter": painter, "m": m, "mse": mse, "psnr": -10 * np.log10(mse), "seconds": seconds})
+        rows.append(
+            {
+                "picture": subject,
+                "painter": painter,
+                "m": m,
+                "mse": mse,
+                "psnr": -10 * np.log10(mse),
+                "seconds": seconds,
+            }
+        )
         pictures[f"{subject}: {painter}, {m}, {mse:.5f}, {seconds:.0f} s"] = picture
-        print(f"{subject:<12}{painter:<28}{m:>6}{mse:>11.6f}{-10 * np.log10(mse):>7.1f} dB{seconds:>8.1f} s", flush=True)
+        print(
+            f"{subject:<12}{painter:<28}{m:>6}{mse:>11.6f}{-10 * np.log10(mse):>7.1f} dB{seconds:>8.1f} s",
+            flush=True,
+        )
         return mse
 
     errors: dict[Any, float] = {}
@@ -146,8 +189,12 @@ def main() -> None:
                 continue
             errors[subject, "primitive", m] = enter(subject, "primitive", m, primitive(picture, m))
             if m == 200:
-                errors[subject, "geometrize", m] = enter(subject, "geometrizejs", m, geometrize(picture, m))
-    seconds = {(row["picture"], row["m"]): row["seconds"] for row in rows if row["painter"] == "entroplay"}
+                errors[subject, "geometrize", m] = enter(
+                    subject, "geometrizejs", m, geometrize(picture, m)
+                )
+    seconds = {
+        (row["picture"], row["m"]): row["seconds"] for row in rows if row["painter"] == "entroplay"
+    }
     checks = {
         f"{name}, m=200: 0.0011 within 10 s ({errors[name, 'ours', 200]:.6f}, {seconds[name, 200]:.1f} s)":
             errors[name, "ours", 200] <= 0.0011 and seconds[name, 200] <= 10,
@@ -156,14 +203,20 @@ def main() -> None:
     }  # fmt: skip
     for key, error in errors.items():
         if key[1] != "ours":
-            checks[f"{key[0]}, m={key[2]}: closer than {key[1]}"] = errors[key[0], "ours", key[2]] < error
+            checks[f"{key[0]}, m={key[2]}: closer than {key[1]}"] = (
+                errors[key[0], "ours", key[2]] < error
+            )
     if not options.quick:
         picture, elapsed = ours(target, 1000, preset="paper")
         enter(name, "entroplay, paper's preset", 1000, (picture, elapsed))
-        checks[f"the paper's preset, 20,000 Langevin steps, within 90 s ({elapsed:.0f})"] = elapsed <= 90
+        checks[f"the paper's preset, 20,000 Langevin steps, within 90 s ({elapsed:.0f})"] = (
+            elapsed <= 90
+        )
     lines = ["| picture | painter | m | MSE | PSNR | seconds |", "|---|---|---:|---:|---:|---:|"]
     for r in rows:
-        lines.append(f"| {r['picture']} | {r['painter']} | {r['m']} | {r['mse']:.6f} | {r['psnr']:.1f} dB | {r['seconds']:.1f} |")
+        lines.append(
+            f"| {r['picture']} | {r['painter']} | {r['m']} | {r['mse']:.6f} | {r['psnr']:.1f} dB | {r['seconds']:.1f} |"
+        )
     Path("bench-out").mkdir(exist_ok=True)
     options.table.write_text("\n".join([*lines, "", "Made by `benchmarks/painters.py`.", ""]))
     side_by_side(pictures, Path("bench-out") / "painters.png")

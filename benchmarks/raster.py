@@ -31,7 +31,9 @@ def ours(gather, side: int):
 
     @jax.jit
     def run(corners):
-        return jax.lax.fori_loop(0, STEPS, lambda _, c: c - 1e-6 * gather(c, colours, picture)[1], corners)
+        return jax.lax.fori_loop(
+            0, STEPS, lambda _, c: c - 1e-6 * gather(c, colours, picture)[1], corners
+        )
 
     return lambda: jax.block_until_ready(run(corners))
 
@@ -41,7 +43,9 @@ def soft_rasteriser(count: int):
     import torch
 
     torch.set_num_threads(2)
-    corners, colours, picture = (torch.tensor(a, dtype=torch.float32) for a in corners_and_picture(SIDE))
+    corners, colours, picture = (
+        torch.tensor(a, dtype=torch.float32) for a in corners_and_picture(SIDE)
+    )
     y, x = torch.meshgrid(torch.arange(SIDE) + 0.5, torch.arange(SIDE) + 0.5, indexing="ij")
 
     def one(r: int):
@@ -69,7 +73,9 @@ def deodr_scene(count: int):
     def one(r: int):
         ij = corners[r].reshape(3, 2)
         side, other = ij[1] - ij[0], ij[2] - ij[0]
-        ij = ij if side[0] * other[1] > side[1] * other[0] else ij[::-1]  # it draws one side of a triangle only
+        ij = (
+            ij if side[0] * other[1] > side[1] * other[0] else ij[::-1]
+        )  # it draws one side of a triangle only
         scene = deodr.Scene2D(
             faces=np.array([[0, 1, 2]], np.uint32), faces_uv=np.array([[0, 1, 2]], np.uint32), ij=ij.copy(), depths=np.ones(3),
             textured=np.zeros(1, bool), uv=np.zeros((3, 2)), shade=np.ones(3), colors=np.tile(colours[r], (3, 1)),
@@ -102,7 +108,9 @@ def main() -> None:
         "kernel, 1024": ours(raster.gather, 1024),
         "pure JAX, 256": ours(raster.reference_gather, 256),
     }
-    milliseconds = {name: 1e3 * s / STEPS for name, s in interleaved_best(contestants, rounds=10).items()}
+    milliseconds = {
+        name: 1e3 * s / STEPS for name, s in interleaved_best(contestants, rounds=10).items()
+    }
     few = 5
     milliseconds["PyTorch, 256"] = 1e3 * timed(soft_rasteriser(few)) * M / few
     try:
@@ -114,9 +122,13 @@ def main() -> None:
         print(f"{name:<18}{value:12.2f} ms {value / milliseconds['kernel, 256']:12.1f} x kernel")
     growth = milliseconds["kernel, 1024"] / milliseconds["kernel, 256"]
     checks = {
-        f"kernel about 1 ms at 256 x 256 ({milliseconds['kernel, 256']:.2f})": milliseconds["kernel, 256"] <= 1.1,
+        f"kernel about 1 ms at 256 x 256 ({milliseconds['kernel, 256']:.2f})": milliseconds[
+            "kernel, 256"
+        ]
+        <= 1.1,
         f"growth from 256 to 1024 at most 5.5 times ({growth:.2f})": growth <= 5.5,
-        "at least 1,000 times faster than PyTorch": milliseconds["PyTorch, 256"] >= 1000 * milliseconds["kernel, 256"],
+        "at least 1,000 times faster than PyTorch": milliseconds["PyTorch, 256"]
+        >= 1000 * milliseconds["kernel, 256"],
     }
     report("raster", {"milliseconds": milliseconds, "growth": growth}, checks)
 

@@ -37,7 +37,10 @@ def keep_annotations_as_written(app, obj, bound_method):
 def formulas_are_not_markup(app, what, name, obj, options, lines):
     """Docstrings are plain text: what is indented below a colon is verbatim; `|`, `*` and `mu_` are mathematics."""
     if what in ("attribute", "data", "property"):
-        lines[:0] = ["..", ""]  # a comment; else Napoleon takes "The shape: (n,)" for a type and its description
+        lines[:0] = [
+            "..",
+            "",
+        ]  # a comment; else Napoleon takes "The shape: (n,)" for a type and its description
     verbatim_below = None  # the indentation of the colon's line while we are below it
     in_example = False
     for number, line in enumerate(lines):
@@ -56,11 +59,18 @@ def formulas_are_not_markup(app, what, name, obj, options, lines):
         parts[::2] = [re.sub(r"([|*]|_(?!\w))", r"\\\1", part) for part in parts[::2]]
         lines[number] = bullet + "".join(parts)
         below = lines[number + 1 : number + 3]
-        if line.endswith(":") and len(below) == 2 and not below[0].strip() and below[1].startswith(" " * (indent + 1)):
+        if (
+            line.endswith(":")
+            and len(below) == 2
+            and not below[0].strip()
+            and below[1].startswith(" " * (indent + 1))
+        ):
             lines[number] += ":"
             verbatim_below = indent
 
 
 def setup(app):
     app.connect("autodoc-before-process-signature", keep_annotations_as_written)
-    app.connect("autodoc-process-docstring", formulas_are_not_markup, priority=400)  # before Napoleon, at 500
+    app.connect(
+        "autodoc-process-docstring", formulas_are_not_markup, priority=400
+    )  # before Napoleon, at 500

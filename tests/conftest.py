@@ -25,4 +25,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.name in LONG_PAGES or item.path.parent.name == "sklearn":
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.path.name != "test_reproduce.py")  # the longest first, so that it does not end alone
+    items.sort(
+        key=lambda item: item.path.name != "test_reproduce.py"
+    )  # the longest first, so that it does not end alone

@@ -68,13 +68,17 @@ CASES = {
 @pytest.mark.parametrize("name", list(CASES))
 def test_bad_input(name):
     action, *parts = CASES[name]
-    with pytest.raises(ValueError, match=r"The '\w+' parameter of [\w.]+ must be .*\. Got .* instead\.") as caught:
+    with pytest.raises(
+        ValueError, match=r"The '\w+' parameter of [\w.]+ must be .*\. Got .* instead\."
+    ) as caught:
         action()
     for part in parts:
         assert part in str(caught.value)
 
 
 def test_a_grid_too_large_for_memory_is_refused():
-    problem = ep.FiniteSum(ep.Neurons(np.ones((2000, 2))), ep.Squared(np.ones(2000)), temperature=0.1, l2=0.1)
+    problem = ep.FiniteSum(
+        ep.Neurons(np.ones((2000, 2))), ep.Squared(np.ones(2000)), temperature=0.1, l2=0.1
+    )
     with pytest.raises(ValueError, match="fewer 'points'"):
         ep.grid.solve(problem, points=1001)

@@ -33,7 +33,9 @@ def test_weights_are_the_ridge_regression_in_closed_form(name, kept, direct, mon
         centred = (A - A.mean(axis=0)) * np.sqrt(w)
         ridge = 1e-3 * m * np.sum(w * A.var(axis=0, ddof=1))
         target = np.sqrt(w) * (np.asarray(moments).ravel() - A.mean(axis=0))
-        expected = 1 / m + centred @ np.linalg.solve(centred.T @ centred + ridge * np.eye(A.shape[1]), target)
+        expected = 1 / m + centred @ np.linalg.solve(
+            centred.T @ centred + ridge * np.eye(A.shape[1]), target
+        )
     np.testing.assert_allclose(weights, expected, rtol=1e-7, atol=1e-10)
     assert weights.sum() == pytest.approx(1, abs=1e-10)
 

@@ -18,13 +18,20 @@ def truth(problem, solution):
     moments = np.asarray(solution.moments, np.float64)
     density, _ = quadrature.gibbs(quadrature.slope(moments))
     primal = quadrature.primal(density)
-    return primal - exact.value, primal - quadrature.dual_at(moments), primal, quadrature.dual_at(moments)
+    return (
+        primal - exact.value,
+        primal - quadrature.dual_at(moments),
+        primal,
+        quadrature.dual_at(moments),
+    )
 
 
 def test_particles_that_have_not_moved_do_not_fool_it():
     """After one iteration with a tiny step the run's own gap is zero within noise; the bound is not small."""
     problem = squared(d=2)
-    solution = ep.solve(problem, ep.EFP(0.01, ep.ULA(step_size=1e-9, steps=1)), particles=1000, iterations=1)
+    solution = ep.solve(
+        problem, ep.EFP(0.01, ep.ULA(step_size=1e-9, steps=1)), particles=1000, iterations=1
+    )
     suboptimality, _, _, _ = truth(problem, solution)
     own = solution.history["gap"][0]
     certificate = ep.certify(solution)
@@ -52,7 +59,9 @@ def test_bounds_hold_over_twenty_seeds(name):
         certificate = ep.certify(solution, seed=seed)
         below += suboptimality <= certificate.bound
         close += abs(certificate.gap_debiased - gap) <= 3 * certificate.gap_error
-        assert certificate.dual == pytest.approx(dual, abs=1e-5)  # quadrature, on data in single precision
+        assert certificate.dual == pytest.approx(
+            dual, abs=1e-5
+        )  # quadrature, on data in single precision
     assert below >= 19
     assert close >= 18
 
@@ -60,9 +69,15 @@ def test_bounds_hold_over_twenty_seeds(name):
 @pytest.mark.slow
 def test_a_cold_problem_with_many_modes_is_not_verified():
     """Four deep wells at very low temperature and a run whose particles never left where the prior put them."""
-    velocities = np.repeat([-6.0, -2.0, 2.0, 6.0], [1, 12, 3, 9]) + np.tile([-0.05, 0.0, 0.05, 0.1, -0.1], 5)
-    problem = ep.FiniteSum(ep.GaussianKernel(velocities, bandwidth=0.3), ep.NegLog(), temperature=1e-3, l2=1e-4)
-    solution = ep.solve(problem, ep.EFP(0.05, ep.ULA(step_size=1e-4, steps=5)), particles=300, iterations=100)
+    velocities = np.repeat([-6.0, -2.0, 2.0, 6.0], [1, 12, 3, 9]) + np.tile(
+        [-0.05, 0.0, 0.05, 0.1, -0.1], 5
+    )
+    problem = ep.FiniteSum(
+        ep.GaussianKernel(velocities, bandwidth=0.3), ep.NegLog(), temperature=1e-3, l2=1e-4
+    )
+    solution = ep.solve(
+        problem, ep.EFP(0.05, ep.ULA(step_size=1e-4, steps=5)), particles=300, iterations=100
+    )
     certificate = ep.certify(solution, particles=100, budget=20)
     assert not certificate.mixed
     assert certificate.reason
@@ -75,8 +90,12 @@ def test_nor_is_what_newton_finds_where_hundreds_of_modes_are_cold():
     rng = np.random.default_rng(0)
     centres = np.array([[-1.5, 0.0], [1.5, 0.5], [0.0, 1.5]])
     X = centres[rng.integers(0, 3, 100)] + 0.4 * rng.normal(size=(100, 2))
-    problem = ep.FiniteSum(ep.GaussianKernel(X, bandwidth=0.2), ep.NegLog(), temperature=3e-3, l2=3e-4)
-    certificate = ep.certify(ep.solve(problem, particles=500, iterations=60), particles=250, budget=50)
+    problem = ep.FiniteSum(
+        ep.GaussianKernel(X, bandwidth=0.2), ep.NegLog(), temperature=3e-3, l2=3e-4
+    )
+    certificate = ep.certify(
+        ep.solve(problem, particles=500, iterations=60), particles=250, budget=50
+    )
     assert not certificate.mixed
 
 
@@ -87,7 +106,12 @@ def test_the_papers_setting_agrees_with_two_million_prior_draws():
     solution = ep.solve(problem, iterations=30)
     certificate = ep.certify(solution)
     logs = []
-    weigh = jax.jit(lambda key: -problem.features.potential(problem.prior(key, 50_000), problem.weigh(solution.dual)) / 0.01)
+    weigh = jax.jit(
+        lambda key: (
+            -problem.features.potential(problem.prior(key, 50_000), problem.weigh(solution.dual))
+            / 0.01
+        )
+    )
     for batch in range(40):
         logs.append(np.asarray(weigh(jax.random.key(1000 + batch)), np.float64))
     logs = np.stack(logs)
@@ -95,7 +119,9 @@ def test_the_papers_setting_agrees_with_two_million_prior_draws():
     means = weights.mean(axis=1)
     reference = prior_log_partition(problem) + logs.max() + np.log(means.mean())
     error = means.std(ddof=1) / means.mean() / np.sqrt(40)
-    assert abs(certificate.log_partition - reference) < 3 * np.hypot(certificate.log_partition_error, error)
+    assert abs(certificate.log_partition - reference) < 3 * np.hypot(
+        certificate.log_partition_error, error
+    )
     assert certificate.primal - certificate.dual == pytest.approx(certificate.gap_debiased)
 
 
@@ -109,7 +135,13 @@ def test_tolerance_goes_through_a_certificate():
     suboptimality, _, _, _ = truth(problem, solution)
     assert suboptimality <= 1e-4
     # A run that only believes to be there is not let off: its particles hardly move.
-    stuck = ep.solve(problem, ep.EFP(0.01, ep.ULA(step_size=1e-9, steps=1)), particles=500, iterations=40, tolerance=1e-3)
+    stuck = ep.solve(
+        problem,
+        ep.EFP(0.01, ep.ULA(step_size=1e-9, steps=1)),
+        particles=500,
+        iterations=40,
+        tolerance=1e-3,
+    )
     assert stuck.status == "iterations"
 
 
@@ -124,7 +156,9 @@ def test_a_certificate_reads_as_three_lines():
     assert again == certificate  # the same seed, the same numbers
 
 
-@pytest.mark.parametrize(("argument", "value"), [("particles", 3), ("budget", 0), ("seed", -1), ("seed", 2**32)])
+@pytest.mark.parametrize(
+    ("argument", "value"), [("particles", 3), ("budget", 0), ("seed", -1), ("seed", 2**32)]
+)
 def test_bad_arguments(argument, value):
     solution = ep.solve(squared(), ep.MFLD(0.1), particles=50, iterations=2)
     with pytest.raises(ValueError, match=f"'{argument}' parameter of certify must be"):

@@ -43,10 +43,16 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     ep.solve(squared(), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=path)
     others = [
         lambda: ep.solve(logistic(), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=path),
-        lambda: ep.solve(squared(temperature=0.06), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=path),
-        lambda: ep.solve(squared(), ep.EFP(0.2, ep.MALA(steps=3)), particles=32, iterations=3, checkpoint=path),
+        lambda: ep.solve(
+            squared(temperature=0.06), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=path
+        ),
+        lambda: ep.solve(
+            squared(), ep.EFP(0.2, ep.MALA(steps=3)), particles=32, iterations=3, checkpoint=path
+        ),
         lambda: ep.solve(squared(), SOLVERS["EFP"](), particles=33, iterations=3, checkpoint=path),
-        lambda: ep.solve(squared(), SOLVERS["EFP"](), particles=32, iterations=3, seed=1, checkpoint=path),
+        lambda: ep.solve(
+            squared(), SOLVERS["EFP"](), particles=32, iterations=3, seed=1, checkpoint=path
+        ),
     ]
     for other in others:
         with pytest.raises(ValueError, match="belongs to another run"):
@@ -59,7 +65,13 @@ def test_a_full_disk_does_not_stop_the_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(storage.os, "replace", full)
     with pytest.warns(UserWarning, match="No space left on device"):
-        solution = ep.solve(squared(), SOLVERS["EFP"](), particles=32, iterations=3, checkpoint=tmp_path / "run.ckpt")
+        solution = ep.solve(
+            squared(),
+            SOLVERS["EFP"](),
+            particles=32,
+            iterations=3,
+            checkpoint=tmp_path / "run.ckpt",
+        )
     assert solution.status == "iterations"
     assert list(tmp_path.iterdir()) == []
 
@@ -77,11 +89,15 @@ def killed_runs(tmp_path, kills, seed):
     """)
     iterations = 400 * kills
     path = tmp_path / "run.ckpt"
-    whole = subprocess.run([sys.executable, "-c", script % iterations], capture_output=True, text=True, check=True)
+    whole = subprocess.run(
+        [sys.executable, "-c", script % iterations], capture_output=True, text=True, check=True
+    )
     rng = random.Random(seed)
     reached = []
     for _ in range(kills):
-        process = subprocess.Popen([sys.executable, "-c", script % iterations, str(path)], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script % iterations, str(path)], stdout=subprocess.DEVNULL
+        )
         deadline = time.time() + 60
         while not path.exists() and time.time() < deadline:
             time.sleep(0.05)
@@ -90,7 +106,12 @@ def killed_runs(tmp_path, kills, seed):
         process.wait()
         reached.append(storage.read_checkpoint(path).iteration)
     assert (np.diff(reached) >= 0).all()
-    end = subprocess.run([sys.executable, "-c", script % iterations, str(path)], capture_output=True, text=True, check=True)
+    end = subprocess.run(
+        [sys.executable, "-c", script % iterations, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert end.stdout == whole.stdout
     assert reached[-1] > 0
 

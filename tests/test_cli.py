@@ -19,7 +19,10 @@ def two_methods(monkeypatch):
 
     def few(full):
         methods = everything(full)
-        return {name: (methods[name][0], methods[name][1][-1:]) for name in ("Algorithm 2 (paper)", "NewtonEFP")}
+        return {
+            name: (methods[name][0], methods[name][1][-1:])
+            for name in ("Algorithm 2 (paper)", "NewtonEFP")
+        }
 
     monkeypatch.setattr(cli, "_methods", few)
     monkeypatch.setattr(cli, "paper_network", lambda: squared(d=2))
@@ -36,7 +39,17 @@ def test_the_demo_leaves_a_table_a_picture_and_a_summary(tmp_path, capsys):
     """With --json the summary is all that goes to stdout; the table goes to stderr."""
     assert main([*SMALL, "--out", str(tmp_path), "--json", "--seed", "3"]) == 0
     captured = capsys.readouterr()
-    for word in ("method", "iterations", "pulls", "seconds", "loss", "own gap", "certified bound", "Algorithm 2", "NewtonEFP"):
+    for word in (
+        "method",
+        "iterations",
+        "pulls",
+        "seconds",
+        "loss",
+        "own gap",
+        "certified bound",
+        "Algorithm 2",
+        "NewtonEFP",
+    ):
         assert word in captured.err
     summary = json.loads(captured.out)
     assert summary == json.loads((tmp_path / "summary.json").read_text())
@@ -48,7 +61,10 @@ def test_the_demo_leaves_a_table_a_picture_and_a_summary(tmp_path, capsys):
     assert (tmp_path / "convergence.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("options", "out", "err"), [([], "words\n", ""), (["--quiet"], "", ""), (["--json"], "{}\n", "words\n")])
+@pytest.mark.parametrize(
+    ("options", "out", "err"),
+    [([], "words\n", ""), (["--quiet"], "", ""), (["--json"], "{}\n", "words\n")],
+)
 def test_who_hears_what(options, out, err, monkeypatch, capsys):
     monkeypatch.setattr(cli, "_demo", lambda options, say: say("words") or {})
     assert main(["demo", *options]) == 0
@@ -90,7 +106,11 @@ def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        cli, "solve", lambda p, solver, **k: solve(p, solver, **k, callback=interrupt if isinstance(solver, ep.NewtonEFP) else None)
+        cli,
+        "solve",
+        lambda p, solver, **k: solve(
+            p, solver, **k, callback=interrupt if isinstance(solver, ep.NewtonEFP) else None
+        ),
     )
     assert main([*SMALL, "--out", str(tmp_path)]) == 130
     summary = json.loads((tmp_path / "summary.json").read_text())

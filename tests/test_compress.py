@@ -58,7 +58,12 @@ def test_herding_itself_is_good_not_only_its_weights(network):
     at, rng = solution.problem.features.at(X), np.random.default_rng(6)
     subsets = [solution.particles[rng.choice(1000, 50, replace=False)] for _ in range(5)]
     plain = np.mean([rms(at.average(subset), full) for subset in subsets])
-    weighted = np.mean([rms(at.average(s, calibrated_weights(solution.problem, s, solution.moments)), full) for s in subsets])
+    weighted = np.mean(
+        [
+            rms(at.average(s, calibrated_weights(solution.problem, s, solution.moments)), full)
+            for s in subsets
+        ]
+    )
     small = ep.compress(solution, 50)
     assert rms(at.average(small.particles), full) * 4 < plain
     assert rms(small.predict(X), full) < weighted
@@ -69,14 +74,20 @@ def test_herding_is_greedy_and_exchanges():
     single exchange brings the mean closer."""
     problem = squared(d=2)
     solution = ep.solve(problem, ep.MFLD(0.1), particles=40, iterations=20)
-    features, weights = np.asarray(problem.features.values(solution.particles, problem.features.rows)), np.asarray(problem.weights)
+    features, weights = (
+        np.asarray(problem.features.values(solution.particles, problem.features.rows)),
+        np.asarray(problem.weights),
+    )
     target = np.asarray(solution.weights) @ features
     distance = ((features - target) ** 2) @ weights
     one = ep.compress(solution, 1)
     np.testing.assert_array_equal(one.particles[0], solution.particles[int(distance.argmin())])
 
     small = ep.compress(solution, 6)
-    chosen = [int(np.flatnonzero((np.asarray(solution.particles) == p).all(axis=1))[0]) for p in np.asarray(small.particles)]
+    chosen = [
+        int(np.flatnonzero((np.asarray(solution.particles) == p).all(axis=1))[0])
+        for p in np.asarray(small.particles)
+    ]
     assert len(set(chosen)) == 6
 
     def cost(indices):
@@ -84,7 +95,10 @@ def test_herding_is_greedy_and_exchanges():
 
     for slot in range(6):
         for other in set(range(40)) - set(chosen):
-            assert cost(chosen) <= cost([*chosen[:slot], other, *chosen[slot + 1 :]]) * (1 + 1e-4) + 1e-12
+            assert (
+                cost(chosen)
+                <= cost([*chosen[:slot], other, *chosen[slot + 1 :]]) * (1 + 1e-4) + 1e-12
+            )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -93,7 +107,9 @@ def test_a_compressed_solution_is_a_solution(method, tmp_path):
     small = compressed(solution, 8, method)
     assert small.predict([0.3]).shape == (1, 2)
     # Eight particles for 24 numbers: weights may be large, and their sum is one to the rounding of single precision.
-    assert abs(float(jnp.sum(small.weights)) - 1) <= 8 * 1.2e-7 * float(jnp.sum(jnp.abs(small.weights)))
+    assert abs(float(jnp.sum(small.weights)) - 1) <= 8 * 1.2e-7 * float(
+        jnp.sum(jnp.abs(small.weights))
+    )
     assert "from 64 particles by " + method in repr(small)
     ep.save(small, tmp_path / "small")
     again = ep.load(tmp_path / "small", functions={"h": solution.problem.features.h})

@@ -14,7 +14,12 @@ def rows_of_the_paper_page():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         files = [name for cell in cells for name in re.findall(r"`([\w/]+\.py)`", cell)]
         if files:
-            names = [name for cell in cells for name in re.findall(r"`([A-Za-z_][\w.]*)`", cell) if not name.endswith(".py")]
+            names = [
+                name
+                for cell in cells
+                for name in re.findall(r"`([A-Za-z_][\w.]*)`", cell)
+                if not name.endswith(".py")
+            ]
             yield files[0], names
 
 

@@ -19,7 +19,9 @@ def on_grid(problem):
 
 @pytest.mark.parametrize("temperature", [0.05, pytest.param(0.3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [squared, logistic, cross_entropy])
-def test_dual_averaging_with_exact_expectations_converges_like_one_over_t_squared(make, temperature):
+def test_dual_averaging_with_exact_expectations_converges_like_one_over_t_squared(
+    make, temperature
+):
     """The theorem promises O(1/t) for the primal values; with exact expectations and smooth losses the primal and the dual
     gaps fall like t^-2. Fitted over t = 50 to 400, where the exponent has settled to a few per cent."""
     exact = on_grid(make(temperature=temperature))
@@ -29,10 +31,18 @@ def test_dual_averaging_with_exact_expectations_converges_like_one_over_t_square
     for t in times:
         with jax.enable_x64(True):
             slope = jnp.asarray(quadrature.slope(quadrature.moments(density)))
-            dual = np.asarray(averaged(jnp.broadcast_to(dual, slope.shape), slope, jnp.asarray(float(t))))
+            dual = np.asarray(
+                averaged(jnp.broadcast_to(dual, slope.shape), slope, jnp.asarray(float(t)))
+            )
         density, _ = normalise(-quadrature.energy(dual) / (T * (t + 2) / t), quadrature.cell)
         primal = quadrature.primal(quadrature.gibbs(dual)[0])
-        rows.append((exact.value - quadrature.dual(dual), primal - exact.value, quadrature.primal(density) - exact.value))
+        rows.append(
+            (
+                exact.value - quadrature.dual(dual),
+                primal - exact.value,
+                quadrature.primal(density) - exact.value,
+            )
+        )
     late = times >= 50
     for gap in np.array(rows).T:
         assert (gap > 0).all()
@@ -59,7 +69,9 @@ def test_dual_averaging_samples_hotter_than_it_is_judged(weighted, heat):
     features = ep.FunctionFeatures(lambda theta, x: 0.0 * theta[0] * x, [1.0, 2.0], dim=1)
     problem = ep.FiniteSum(features, ep.Squared([0.0, 0.0]), temperature=0.3, l2=0.1)
     m = 8000
-    cloud = ep.solve(problem, ep.PDA(ep.MALA(steps=40), weighted=weighted), particles=m, iterations=1).particles
+    cloud = ep.solve(
+        problem, ep.PDA(ep.MALA(steps=40), weighted=weighted), particles=m, iterations=1
+    ).particles
     expected = heat * 0.3 / (2 * 0.1)
     assert abs(float(jnp.var(cloud)) - expected) < 4 * expected * np.sqrt(2 / m)
 
@@ -84,7 +96,9 @@ def exact_ascent(problem, batch, passes, monkeypatch, half_range=None):
         @jax.jit
         def visit(log_weights, dual, moments, order):
             begin = Ascent(points, log_weights, dual, moments)
-            return visit_rows(problem, jax.random.key(0), begin, batches(order, batch), jnp.asarray(half_range))
+            return visit_rows(
+                problem, jax.random.key(0), begin, batches(order, batch), jnp.asarray(half_range)
+            )
 
         dual = first_dual(problem)
         moments, duals = jnp.zeros_like(dual), []
@@ -99,7 +113,12 @@ def exact_ascent(problem, batch, passes, monkeypatch, half_range=None):
 
 SMOOTHNESS = {"squared": 1.0, "logistic": 0.25, "cross_entropy": 0.5, "negative_log": np.inf}
 """The largest eigenvalue of loss''."""
-MAKE = {"squared": squared, "logistic": logistic, "cross_entropy": cross_entropy, "negative_log": negative_log}
+MAKE = {
+    "squared": squared,
+    "logistic": logistic,
+    "cross_entropy": cross_entropy,
+    "negative_log": negative_log,
+}
 
 
 @pytest.mark.parametrize("batch", [4, pytest.param(1, marks=pytest.mark.slow)])
@@ -110,7 +129,9 @@ def test_the_dual_never_falls_and_rises_at_the_rate_of_the_theory(name, batch, m
     gap in expectation. The rate fitted per pass must be at least that of the worst batch; NegLog, which is not smooth, must
     still converge linearly."""
     problem = MAKE[name](temperature=0.05)
-    exact, duals, half_range = exact_ascent(problem, batch, 50, monkeypatch, half_range=1.0 if name == "cross_entropy" else None)
+    exact, duals, half_range = exact_ascent(
+        problem, batch, 50, monkeypatch, half_range=1.0 if name == "cross_entropy" else None
+    )
     assert (np.diff(duals) >= -1e-14).all()
     gap = exact.value - duals
     seen = (gap > 1e-11) & (np.arange(50) >= 3)
@@ -140,7 +161,9 @@ def test_the_first_dual_lies_in_its_domain():
     for make in MAKE.values():
         problem = make()
         assert bool(jnp.isfinite(problem.loss.conjugate(first_dual(problem))).all())
-    np.testing.assert_allclose(first_dual(negative_log()), -1 / negative_log().features.bounds[1], rtol=1e-6)
+    np.testing.assert_allclose(
+        first_dual(negative_log()), -1 / negative_log().features.bounds[1], rtol=1e-6
+    )
 
 
 def test_batches_hold_every_row_once():

@@ -56,7 +56,9 @@ def some(*always):
 
 def output(model, rows):
     return (
-        model.score_samples(rows) if isinstance(model, MeanFieldDensity) else getattr(model, "predict_proba", model.predict)(rows)
+        model.score_samples(rows)
+        if isinstance(model, MeanFieldDensity)
+        else getattr(model, "predict_proba", model.predict)(rows)
     )
 
 
@@ -103,7 +105,9 @@ def test_probabilities_sum_to_one_and_agree_with_the_scores(labels):
     shares, scores = model.predict_proba(X), model.decision_function(X)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
     odds = np.log(shares[:, 1] / shares[:, 0])
-    np.testing.assert_allclose(odds, scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0], atol=1e-9)
+    np.testing.assert_allclose(
+        odds, scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0], atol=1e-9
+    )
     assert model.score(X, labels) > 0.8
     assert (model.predict(X) == model.classes_[shares.argmax(axis=1)]).all()
 
@@ -123,7 +127,10 @@ def test_several_targets_are_learned_at_once():
 def test_huber_is_not_led_astray_by_outliers():
     spoiled = Y.copy()
     spoiled[::10] += 40
-    squared, huber = (regressor(loss=loss, particles=256, epsilon=0.3).fit(X, spoiled) for loss in ("squared", "huber"))
+    squared, huber = (
+        regressor(loss=loss, particles=256, epsilon=0.3).fit(X, spoiled)
+        for loss in ("squared", "huber")
+    )
     clean = np.ones(len(Y), bool)
     clean[::10] = False
     errors = [np.abs(model.predict(X)[clean] - Y[clean]).mean() for model in (squared, huber)]
@@ -143,10 +150,21 @@ def test_a_weight_is_a_number_of_repetitions_to_the_last_bit(name):
 def test_padding_adds_nothing():
     rows = merge(X, Y[:, None], np.ones(len(X)))
     trainer = Trainer(
-        rows, lambda x: ep.Neurons(x, bias=True), lambda y: ep.Squared(y[:, 0]), ep.NewtonEFP(), 64, 1.0, 0, False, False, print
+        rows,
+        lambda x: ep.Neurons(x, bias=True),
+        lambda y: ep.Squared(y[:, 0]),
+        ep.NewtonEFP(),
+        64,
+        1.0,
+        0,
+        False,
+        False,
+        print,
     )
     padded = trainer.problem(0.1, 0.1)
-    plain = ep.FiniteSum(ep.Neurons(rows.X, bias=True), ep.Squared(rows.y[:, 0]), temperature=0.1, l2=0.1)
+    plain = ep.FiniteSum(
+        ep.Neurons(rows.X, bias=True), ep.Squared(rows.y[:, 0]), temperature=0.1, l2=0.1
+    )
     cloud = plain.prior(jax.random.key(0), 50)
     potentials = []
     for problem in (padded, plain):
@@ -160,7 +178,9 @@ def test_padding_adds_nothing():
 
 def test_a_hotter_solution_is_one_of_a_fraction_of_the_loss():
     """With the same prior: U_hot / T_hot = U_beta / T_cold, where beta = T_cold / T_hot multiplies the dual alone."""
-    hot, cold = (ep.FiniteSum(ep.Neurons(X), ep.Squared(Y), temperature=t, l2=t / 6) for t in (0.3, 0.12))
+    hot, cold = (
+        ep.FiniteSum(ep.Neurons(X), ep.Squared(Y), temperature=t, l2=t / 6) for t in (0.3, 0.12)
+    )
     start = ep.solve(hot, particles=64, iterations=2)
     beta = _colder(cold, start)
     energies = [ep.Gibbs(hot, start.dual).energy(start.particles) / 0.3]
@@ -183,9 +203,15 @@ def test_factors_give_the_moments_of_the_whole_array():
         np.testing.assert_allclose(mean, values.mean(axis=0), atol=1e-12)
         exact = [np.cov(values[:, i].T) for i in range(12)]
         np.testing.assert_allclose(covariance, exact, atol=1e-12)
-        for found in (seen.average(jax.numpy.asarray(weights)), features.average(cloud, jax.numpy.asarray(weights))):
+        for found in (
+            seen.average(jax.numpy.asarray(weights)),
+            features.average(cloud, jax.numpy.asarray(weights)),
+        ):
             np.testing.assert_allclose(found, np.einsum("r,rik->ik", weights, values), atol=1e-12)
-        for found in (seen.potential(jax.numpy.asarray(vector)), features.potential(cloud, jax.numpy.asarray(vector))):
+        for found in (
+            seen.potential(jax.numpy.asarray(vector)),
+            features.potential(cloud, jax.numpy.asarray(vector)),
+        ):
             np.testing.assert_allclose(found, np.einsum("rik,ik->r", values, vector), atol=1e-12)
 
 
@@ -238,14 +264,19 @@ def test_a_warm_start_goes_on_from_where_the_last_fit_stopped():
     assert (warm.history_["beta"] == 1).all()  # the loss need not be turned on again
     assert cold.history_["beta"][0] < 1
     assert warm.score(X, Y) > cold.score(X, Y) - 0.05
-    with pytest.raises(ValueError, match="warm_start=True needs MeanFieldRegressor to have as many inputs"):
+    with pytest.raises(
+        ValueError, match="warm_start=True needs MeanFieldRegressor to have as many inputs"
+    ):
         warm.fit(X[:, :1], Y)
 
 
 @pytest.mark.parametrize("name", some("regressor"))
 def test_a_fit_above_tol_warns_and_says_what_to_do(name):
     make, y = ALL[name]
-    with pytest.warns(ConvergenceWarning, match=r"above tol=1e-09\. Raise max_iter or particles, or the temperature"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"above tol=1e-09\. Raise max_iter or particles, or the temperature",
+    ):
         make(tol=1e-9).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -269,7 +300,9 @@ def test_a_density_integrates_to_one():
     galaxies = load("galaxies") / 1000
     model = density(bandwidth=0.3).fit(galaxies)
     grid = np.linspace(-20, 70, 20001)
-    assert np.trapezoid(np.exp(model.score_samples(grid[:, None])), grid) == pytest.approx(1, abs=1e-9)
+    assert np.trapezoid(np.exp(model.score_samples(grid[:, None])), grid) == pytest.approx(
+        1, abs=1e-9
+    )
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +313,9 @@ def fitted_density():
 @pytest.mark.slow
 def test_another_unit_shifts_the_log_density(fitted_density):
     other = density().fit(4 * X + 8)
-    np.testing.assert_allclose(other.score_samples(4 * X + 8), fitted_density.score_samples(X) - 2 * np.log(4), rtol=1e-9)
+    np.testing.assert_allclose(
+        other.score_samples(4 * X + 8), fitted_density.score_samples(X) - 2 * np.log(4), rtol=1e-9
+    )
 
 
 def test_draws_have_the_moments_of_the_mixture(fitted_density):
@@ -308,7 +343,9 @@ def test_the_solution_of_a_density_can_be_certified_again(fitted_density):
 def test_far_out_the_log_density_is_finite(fitted_density):
     assert np.isfinite(fitted_density.score_samples([[1e3, -1e3]])).all()
     exact = -0.5 * (30.0 / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
-    assert log_density(np.zeros((1, 1)), np.ones(1), np.array([[30.0]]), 0.5)[0] == pytest.approx(exact, rel=1e-12)
+    assert log_density(np.zeros((1, 1)), np.ones(1), np.array([[30.0]]), 0.5)[0] == pytest.approx(
+        exact, rel=1e-12
+    )
 
 
 def test_the_local_shape_is_that_within_clusters():
@@ -316,7 +353,9 @@ def test_the_local_shape_is_that_within_clusters():
     within = RNG.normal(size=(400, 2)) * [3.0, 0.3]
     rows = within + np.where(np.arange(400) < 200, 6.0, -6.0)[:, None] * np.array([0.0, 1.0])
     weights = np.full(400, 1 / 400)
-    local, whole = (np.linalg.inv(Coordinates.of(rows, weights, shape).axes) for shape in ("local", "full"))
+    local, whole = (
+        np.linalg.inv(Coordinates.of(rows, weights, shape).axes) for shape in ("local", "full")
+    )
     local, whole = local.T @ local, whole.T @ whole
     assert local[0, 0] / local[1, 1] > 20  # 100 within a cluster
     assert whole[0, 0] / whole[1, 1] < 1  # 9 / 36 over all
@@ -326,7 +365,9 @@ def test_coordinates_make_the_kernel_a_ball_and_can_be_undone():
     rows = RNG.normal(size=(60, 3)) @ RNG.normal(size=(3, 3)) + 5
     coordinates = Coordinates.of(rows, np.full(60, 1 / 60), "full")
     moved = coordinates(rows)
-    np.testing.assert_allclose(np.cov(moved.T, bias=True), np.eye(3), atol=1e-4)  # the ridge of 1e-6
+    np.testing.assert_allclose(
+        np.cov(moved.T, bias=True), np.eye(3), atol=1e-4
+    )  # the ridge of 1e-6
     np.testing.assert_allclose(coordinates.undo(moved), rows, rtol=1e-9)
 
 
@@ -367,7 +408,10 @@ def test_the_bound_is_above_the_truth(seed):
 def test_the_bound_is_above_the_truth_in_nineteen_of_twenty_seeds():
     """Seeds 0 to 19, none picked; every other fit has few points to stand on."""
     rows = load("faithful")
-    fits = [MeanFieldDensity(0.5, random_state=seed, particles=200 if seed % 2 else 8192).fit(rows) for seed in range(20)]
+    fits = [
+        MeanFieldDensity(0.5, random_state=seed, particles=200 if seed % 2 else 8192).fit(rows)
+        for seed in range(20)
+    ]
     assert sum(suboptimality(model) <= model.duality_gap_ for model in fits) >= 19
 
 
@@ -380,7 +424,11 @@ def test_files_and_pickles_keep_everything(name, tmp_path):
     model = make().fit(X, y)
     ep.save(model, tmp_path / "model.safetensors")
     ep.save(model, tmp_path / "small.safetensors", data=False)
-    copies = [ep.load(tmp_path / "model.safetensors"), ep.load(tmp_path / "small.safetensors"), pickle.loads(pickle.dumps(model))]
+    copies = [
+        ep.load(tmp_path / "model.safetensors"),
+        ep.load(tmp_path / "small.safetensors"),
+        pickle.loads(pickle.dumps(model)),
+    ]
     for copy in copies:
         assert type(copy) is type(model)
         assert copy.get_params() == model.get_params()
@@ -390,13 +438,17 @@ def test_files_and_pickles_keep_everything(name, tmp_path):
     assert len(copies[1].solution_.moments) == 0
     assert copies[0].solution_.moments.shape == model.solution_.moments.shape
     with pytest.raises(ValueError, match="random_state is a RandomState, which no file can hold"):
-        ep.save(model.set_params(random_state=np.random.RandomState(0)), tmp_path / "other.safetensors")
+        ep.save(
+            model.set_params(random_state=np.random.RandomState(0)), tmp_path / "other.safetensors"
+        )
 
 
 @pytest.mark.slow
 def test_labels_of_any_kind_survive_a_file(tmp_path):
     for labels in (LABELS == "yes", (LABELS == "yes") * 7 - 3, LABELS.astype(object)):
-        model = classifier(class_weight=dict.fromkeys(np.unique(labels).tolist(), 2.0)).fit(X, labels)
+        model = classifier(class_weight=dict.fromkeys(np.unique(labels).tolist(), 2.0)).fit(
+            X, labels
+        )
         ep.save(model, tmp_path / "model.safetensors")
         copy = ep.load(tmp_path / "model.safetensors")
         assert copy.class_weight == model.class_weight
@@ -418,7 +470,9 @@ def test_data_frames_bring_their_names(library):
 def test_pipelines_searches_and_routed_weights():
     weights = np.ones(len(X))
     with config_context(enable_metadata_routing=True):
-        model = regressor().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        model = (
+            regressor().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        )
         pipeline = make_pipeline(MinMaxScaler(), model)
         search = GridSearchCV(pipeline, {"meanfieldregressor__temperature": [0.02, 1.0]}, cv=3)
         search.fit(X, Y, sample_weight=weights)
@@ -441,20 +495,65 @@ def test_data_that_cannot_be_written_to():
 @pytest.mark.parametrize(
     ("make", "y", "change", "message"),
     [
-        (regressor, Y, {"temperature": 0.0}, "'temperature' parameter of MeanFieldRegressor must be a finite positive number"),
-        (regressor, Y, {"l2": "none"}, "'l2' parameter of MeanFieldRegressor must be a positive number or 'auto'. Got 'none'"),
-        (regressor, Y, {"particles": 4}, "'particles' parameter of MeanFieldRegressor must be a whole number >= 8"),
+        (
+            regressor,
+            Y,
+            {"temperature": 0.0},
+            "'temperature' parameter of MeanFieldRegressor must be a finite positive number",
+        ),
+        (
+            regressor,
+            Y,
+            {"l2": "none"},
+            "'l2' parameter of MeanFieldRegressor must be a positive number or 'auto'. Got 'none'",
+        ),
+        (
+            regressor,
+            Y,
+            {"particles": 4},
+            "'particles' parameter of MeanFieldRegressor must be a whole number >= 8",
+        ),
         (regressor, Y, {"particles": "many"}, "'particles' parameter .* or 'auto'. Got 'many'"),
-        (regressor, Y, {"loss": "absolute"}, "'loss' parameter of MeanFieldRegressor must be one of 'squared', 'huber'"),
-        (regressor, Y, {"activation": "step"}, "'activation' parameter of MeanFieldRegressor must be one of 'auto', 'tanh'"),
-        (regressor, Y, {"solver": "adam"}, "'solver' parameter of MeanFieldRegressor must be one of 'newton'"),
+        (
+            regressor,
+            Y,
+            {"loss": "absolute"},
+            "'loss' parameter of MeanFieldRegressor must be one of 'squared', 'huber'",
+        ),
+        (
+            regressor,
+            Y,
+            {"activation": "step"},
+            "'activation' parameter of MeanFieldRegressor must be one of 'auto', 'tanh'",
+        ),
+        (
+            regressor,
+            Y,
+            {"solver": "adam"},
+            "'solver' parameter of MeanFieldRegressor must be one of 'newton'",
+        ),
         (regressor, Y, {"tol": -1}, "'tol' parameter of MeanFieldRegressor"),
         (regressor, Y, {"max_iter": 0}, "'max_iter' parameter of MeanFieldRegressor"),
-        (classifier, KINDS, {"class_weight": "even"}, "'class_weight' parameter of MeanFieldClassifier must be None, 'balanced'"),
+        (
+            classifier,
+            KINDS,
+            {"class_weight": "even"},
+            "'class_weight' parameter of MeanFieldClassifier must be None, 'balanced'",
+        ),
         (classifier, KINDS, {"class_weight": {"z": 1.0}}, r"for classes among \['a', 'b', 'c'\]"),
         (classifier, KINDS, {"class_weight": {"a": -1.0}}, "made of non-negative numbers"),
-        (classifier, np.full(90, "a"), {}, "needs rows of at least two classes; y has one class only"),
-        (density, None, {"bandwidth": 0}, "'bandwidth' parameter of MeanFieldDensity must be a finite positive number"),
+        (
+            classifier,
+            np.full(90, "a"),
+            {},
+            "needs rows of at least two classes; y has one class only",
+        ),
+        (
+            density,
+            None,
+            {"bandwidth": 0},
+            "'bandwidth' parameter of MeanFieldDensity must be a finite positive number",
+        ),
         (
             density,
             None,

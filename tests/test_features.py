@@ -14,7 +14,9 @@ X, LINE = RNG.normal(size=(N, 3)), RNG.normal(size=N)
 
 
 def gaussian_wave(theta, x):
-    return jnp.stack([jnp.sin(theta[0] * x[0]), jnp.exp(-((theta[1] - x[1]) ** 2)), theta[2] * x[2]])
+    return jnp.stack(
+        [jnp.sin(theta[0] * x[0]), jnp.exp(-((theta[1] - x[1]) ** 2)), theta[2] * x[2]]
+    )
 
 
 MAPS = {
@@ -36,7 +38,11 @@ def case(request):
     with jax.enable_x64(True):
         features = MAPS[request.param]()
         rng = np.random.default_rng(1)
-        yield features, jnp.asarray(rng.normal(size=(M, features.dim))), jnp.asarray(rng.normal(size=features.shape))
+        yield (
+            features,
+            jnp.asarray(rng.normal(size=(M, features.dim))),
+            jnp.asarray(rng.normal(size=features.shape)),
+        )
 
 
 def test_potential_is_the_transpose_of_average(case):
@@ -58,7 +64,9 @@ def test_pull_is_the_gradient_of_potential(case):
 def test_both_in_one_pass_are_the_same(case):
     features, particles, vector = case
     potential, pull = features.potential_and_pull(particles, vector)
-    np.testing.assert_allclose(potential, features.potential(particles, vector), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        potential, features.potential(particles, vector), rtol=1e-12, atol=1e-13
+    )
     np.testing.assert_allclose(pull, features.pull(particles, vector), rtol=1e-12, atol=1e-13)
 
 
@@ -76,7 +84,9 @@ def test_mean_and_covariance_are_numpys(case):
     mean, covariance = features.mean_and_covariance(particles)
     np.testing.assert_allclose(mean, values.mean(axis=0), rtol=1e-12, atol=1e-14)
     for i in range(N):
-        np.testing.assert_allclose(covariance[i], np.cov(values[:, i], rowvar=False), rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(
+            covariance[i], np.cov(values[:, i], rowvar=False), rtol=1e-9, atol=1e-13
+        )
 
 
 def test_values_stay_within_the_bounds(case):
@@ -103,14 +113,19 @@ def test_tiles_change_nothing(case, monkeypatch, elements, tile_particles):
         features.potential_and_pull(particles, vector),
         features.mean_and_covariance(particles),
     )
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13), whole, tiled)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13), whole, tiled
+    )
 
 
 def test_no_array_is_larger_than_a_tile():
     """Trace a problem whose feature matrix has 10^9 entries and look at every intermediate array."""
     m, n = 20_000, 50_000
     features = ep.Neurons(np.zeros((n, 2)))
-    particles, vector = jax.ShapeDtypeStruct((m, 2), jnp.float32), jax.ShapeDtypeStruct((n,), jnp.float32)
+    particles, vector = (
+        jax.ShapeDtypeStruct((m, 2), jnp.float32),
+        jax.ShapeDtypeStruct((n,), jnp.float32),
+    )
     limit = max(features_module.TILE_ELEMENTS, 4 * m, 4 * n)
     programs = (
         jax.make_jaxpr(features.average)(particles),
@@ -118,7 +133,9 @@ def test_no_array_is_larger_than_a_tile():
         jax.make_jaxpr(features.potential_and_pull)(particles, vector),
     )
     for program in programs:
-        sizes = [int(np.prod(v.aval.shape)) for eqn in _equations(program.jaxpr) for v in eqn.outvars]
+        sizes = [
+            int(np.prod(v.aval.shape)) for eqn in _equations(program.jaxpr) for v in eqn.outvars
+        ]
         assert max(sizes) <= limit
 
 
@@ -134,7 +151,9 @@ def _equations(jaxpr):
 
 def test_padding_never_evaluates_a_function_where_the_data_are_not(monkeypatch):
     """A function that is NaN at x = 0 must not meet padded rows of zeros."""
-    features = ep.FunctionFeatures(lambda theta, x: jnp.log(x) * theta[0], np.linspace(1, 2, 5), dim=1)
+    features = ep.FunctionFeatures(
+        lambda theta, x: jnp.log(x) * theta[0], np.linspace(1, 2, 5), dim=1
+    )
     monkeypatch.setattr(features_module, "TILE_ELEMENTS", 6)
     particles = jnp.ones((3, 1))
     assert np.isfinite(features.average(particles)).all()
@@ -150,17 +169,23 @@ def test_a_gaussian_kernel_is_a_density():
 def test_gaussian_kernels_keep_their_digits_far_from_the_origin():
     """Differences, not |a|^2 + |b|^2 - 2ab: at 1e3 the latter loses everything in float32."""
     near, far = ep.GaussianKernel([0.0, 0.25], 0.5), ep.GaussianKernel([1024.0, 1024.25], 0.5)
-    np.testing.assert_allclose(far.average(jnp.full((1, 1), 1024.125)), near.average(jnp.full((1, 1), 0.125)), rtol=1e-6)
+    np.testing.assert_allclose(
+        far.average(jnp.full((1, 1), 1024.125)), near.average(jnp.full((1, 1), 0.125)), rtol=1e-6
+    )
 
 
 def test_a_network_is_its_formula():
     features = ep.Neurons(X, activation="sigmoid", bias=True, output_weight=True, scale=3.0)
     theta = np.array([[0.3, -0.2, 0.5, 0.1, 0.7]])
     expected = 3 * np.tanh(0.7) / (1 + np.exp(-(X @ theta[0, :3] + 0.1)))
-    np.testing.assert_allclose(features.average(jnp.asarray(theta, jnp.float32)), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        features.average(jnp.asarray(theta, jnp.float32)), expected, rtol=1e-5
+    )
 
 
 def test_at_evaluates_elsewhere(case):
     features, particles, _ = case
     rows = np.asarray(features.rows)[::-1]
-    np.testing.assert_allclose(features.at(rows).average(particles), features.average(particles)[::-1], rtol=1e-12)
+    np.testing.assert_allclose(
+        features.at(rows).average(particles), features.average(particles)[::-1], rtol=1e-12
+    )

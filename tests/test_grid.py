@@ -26,20 +26,26 @@ def test_the_gaussian_closed_form():
     mean = density @ exact.quadrature.points
     np.testing.assert_allclose(mean, centre, rtol=1e-5)  # the problem's data are rounded to float32
     variance = problem.temperature / (2 * problem.l2)
-    second = (exact.quadrature.points - mean).T @ ((exact.quadrature.points - mean) * density[:, None])
+    second = (exact.quadrature.points - mean).T @ (
+        (exact.quadrature.points - mean) * density[:, None]
+    )
     np.testing.assert_allclose(second, variance * np.eye(2), atol=1e-9)
     entropy = -np.log(2 * np.pi * np.e * variance)  # negative entropy in two dimensions
     penalty = problem.l2 * (centre @ centre + 2 * variance)
     expected = exact.quadrature.loss(exact.moments) + penalty + problem.temperature * entropy
     np.testing.assert_allclose(exact.value, expected, rtol=1e-6)
     # Log-partition of the dual: completing the square.
-    g = np.asarray(problem.weigh(jnp.asarray(exact.dual_vector, jnp.float32)), np.float64) @ np.asarray(problem.features.rows)
+    g = np.asarray(
+        problem.weigh(jnp.asarray(exact.dual_vector, jnp.float32)), np.float64
+    ) @ np.asarray(problem.features.rows)
     log_z = np.log(2 * np.pi * variance) + g @ g / (4 * problem.l2 * problem.temperature)
     np.testing.assert_allclose(exact.quadrature.gibbs(exact.dual_vector)[1], log_z, rtol=1e-5)
 
 
 def test_the_box_follows_unbounded_features_and_cold_problems():
-    problem, centre, _ = linear(temperature=1e-3)  # the optimum is 100 prior deviations away from the origin
+    problem, centre, _ = linear(
+        temperature=1e-3
+    )  # the optimum is 100 prior deviations away from the origin
     exact = ep.grid.solve(problem, iterations=0, points=801)
     mean = (exact.density.ravel() * exact.quadrature.cell) @ exact.quadrature.points
     np.testing.assert_allclose(mean, centre, rtol=1e-5)
@@ -49,7 +55,9 @@ def test_the_box_follows_unbounded_features_and_cold_problems():
 def test_strong_duality_at_the_optimum(exact):
     assert abs(exact.value - exact.dual_value) < 1e-12
     gibbs, _ = exact.quadrature.gibbs(exact.dual_vector)
-    np.testing.assert_allclose(exact.quadrature.moments(gibbs), exact.moments, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        exact.quadrature.moments(gibbs), exact.moments, rtol=1e-9, atol=1e-11
+    )
 
 
 def test_more_points_change_nothing():
@@ -96,14 +104,22 @@ def test_the_certificate_is_a_bregman_divergence_along_efp(exact):
         moments = trajectory.moments[t]
         gibbs, _ = quadrature.gibbs(quadrature.slope(moments))
         with jax.enable_x64(True):
-            gap = float(bregman_gap(quadrature.problem, jnp.asarray(quadrature.moments(gibbs)), jnp.asarray(moments)))
-        np.testing.assert_allclose(gap, trajectory.primal_gibbs[t] - trajectory.dual[t], rtol=1e-7, atol=1e-14)
+            gap = float(
+                bregman_gap(
+                    quadrature.problem, jnp.asarray(quadrature.moments(gibbs)), jnp.asarray(moments)
+                )
+            )
+        np.testing.assert_allclose(
+            gap, trajectory.primal_gibbs[t] - trajectory.dual[t], rtol=1e-7, atol=1e-14
+        )
 
 
 def test_the_duality_theorem(exact):
     """L(mu) - D(g_mu) = temperature KL(mu | mu-hat) all along the trajectory (Theorem 2)."""
     trajectory, temperature = exact.trajectory, exact.quadrature.problem.temperature
-    np.testing.assert_allclose(trajectory.primal - trajectory.dual, temperature * trajectory.kl, rtol=1e-8, atol=1e-13)
+    np.testing.assert_allclose(
+        trajectory.primal - trajectory.dual, temperature * trajectory.kl, rtol=1e-8, atol=1e-13
+    )
     assert (trajectory.kl >= 0).all()
 
 
@@ -113,7 +129,11 @@ def test_the_gap_sandwich(exact):
     temperature = quadrature.problem.temperature
     for index, t in enumerate(trajectory.snapshots):
         excess = trajectory.primal[t] - exact.value
-        below = temperature * kl(trajectory.densities[index].ravel(), quadrature.log_gibbs(exact.dual_vector), quadrature.cell)
+        below = temperature * kl(
+            trajectory.densities[index].ravel(),
+            quadrature.log_gibbs(exact.dual_vector),
+            quadrature.cell,
+        )
         assert temperature * trajectory.kl[t] >= excess - 1e-13
         assert excess >= below - 1e-13
 
@@ -147,7 +167,9 @@ def test_efps_stability_limit_from_both_sides(factor, stable):
     assert rate < 1
     density, _ = quadrature.gibbs(exact.dual_vector)
     curvature = quadrature.weighted_curvature(exact.moments)
-    values, vectors = np.linalg.eig(quadrature.covariance(density) * curvature / problem.temperature)
+    values, vectors = np.linalg.eig(
+        quadrature.covariance(density) * curvature / problem.temperature
+    )
     moments = exact.moments + 1e-6 * vectors[:, np.argmax(values.real)].real
     errors = []
     for _ in range(20):
@@ -168,6 +190,8 @@ def test_a_density_of_the_trajectory_is_a_probability(exact):
 
 
 def test_only_two_parameters():
-    problem = ep.FiniteSum(ep.Neurons(np.ones((4, 3))), ep.Squared(np.ones(4)), temperature=1.0, l2=1.0)
+    problem = ep.FiniteSum(
+        ep.Neurons(np.ones((4, 3))), ep.Squared(np.ones(4)), temperature=1.0, l2=1.0
+    )
     with pytest.raises(ValueError, match=r"d <= 2.*d = 3"):
         ep.grid.solve(problem)

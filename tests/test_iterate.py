@@ -49,7 +49,9 @@ def test_the_iterates_moments_are_the_solutions(solver, problem):
     assert np.abs(z).max() < 4.5
     # It is the iterate, not the last Gibbs cloud, whose mean is many errors away.
     last = np.asarray(problem.features.average(solution.particles))
-    assert np.abs((last - np.asarray(solution.moments)) / np.sqrt(np.asarray(variance) / M)).max() > 9
+    assert (
+        np.abs((last - np.asarray(solution.moments)) / np.sqrt(np.asarray(variance) / M)).max() > 9
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -57,12 +59,16 @@ def test_the_iterates_entropy_and_value_are_those_of_the_grid(d):
     """Ideal EFP on the grid gives mu^(t) itself. The estimate's standard error is sqrt((Var log mu + psi'(k))/m); its bias is
     below 0.01 in d <= 2 (previous test). The run's own noise in H moves mu^(t) by O(1/sqrt(m)) times the rate: less."""
     problem = squared(d=d, temperature=0.2, l2=0.1)
-    exact = ep.grid.solve(problem, rate=RATE, iterations=ITERATIONS, points=None if d == 1 else 151, snapshots=2)
+    exact = ep.grid.solve(
+        problem, rate=RATE, iterations=ITERATIONS, points=None if d == 1 else 151, snapshots=2
+    )
     cell, density = exact.quadrature.cell, exact.trajectory.densities[-1].ravel()
     log_density = np.log(np.maximum(density, 1e-300))
     entropy = -cell * density @ log_density
     error = np.sqrt((cell * density @ log_density**2 - entropy**2 + polygamma(1, 3)) / M)
-    solution = ep.solve(problem, ep.EFP(RATE, ep.MALA(steps=20)), particles=M, iterations=ITERATIONS)
+    solution = ep.solve(
+        problem, ep.EFP(RATE, ep.MALA(steps=20)), particles=M, iterations=ITERATIONS
+    )
     assert abs(ep.knn_entropy(solution.iterate) - entropy) < 4 * error + 0.01
     value = ep.objective(problem, solution.iterate, moments=solution.moments)
     penalty = np.asarray(problem.penalty(solution.iterate))
@@ -70,7 +76,10 @@ def test_the_iterates_entropy_and_value_are_those_of_the_grid(d):
     moments_error = np.sqrt(0.5 / M)  # of sum w loss(H), with slopes and features of order one
     assert abs(value - exact.trajectory.primal[-1]) < loss_error + 4 * moments_error
     # The prior is farther away than that, so that a cloud that never moved would be found out.
-    assert abs(exact.trajectory.primal[0] - exact.trajectory.primal[-1]) > loss_error + 4 * moments_error
+    assert (
+        abs(exact.trajectory.primal[0] - exact.trajectory.primal[-1])
+        > loss_error + 4 * moments_error
+    )
 
 
 def test_no_slot_ever_holds_another_slots_particle():
@@ -85,7 +94,13 @@ def test_no_slot_ever_holds_another_slots_particle():
 
 def test_who_has_an_iterate():
     problem, seen = squared(d=2), []
-    mfld = ep.solve(problem, ep.MFLD(0.1), particles=32, iterations=3, callback=lambda report: seen.append(report.iterate))
+    mfld = ep.solve(
+        problem,
+        ep.MFLD(0.1),
+        particles=32,
+        iterations=3,
+        callback=lambda report: seen.append(report.iterate),
+    )
     np.testing.assert_array_equal(mfld.iterate, mfld.particles)
     np.testing.assert_array_equal(seen[-1], mfld.particles)
     for name in ("NewtonEFP", "PDA", "PSDCA"):
@@ -98,6 +113,8 @@ def test_the_objective_of_a_gaussian_cloud():
     problem = ep.FiniteSum(features, ep.Squared([0.0, 0.0]), temperature=0.3, l2=[0.1, 0.4])
     cloud = problem.prior(jax.random.key(0), M)
     penalty = float(jnp.mean(0.1 * cloud[:, 0] ** 2 + 0.4 * cloud[:, 1] ** 2))
-    assert ep.objective(problem, cloud) == pytest.approx(penalty - 0.3 * ep.knn_entropy(cloud), rel=1e-6)
+    assert ep.objective(problem, cloud) == pytest.approx(
+        penalty - 0.3 * ep.knn_entropy(cloud), rel=1e-6
+    )
     with pytest.raises(ValueError, match="'particles' parameter of objective"):
         ep.objective(problem, cloud[:, :1])

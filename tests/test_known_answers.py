@@ -42,7 +42,13 @@ def test_efp_with_mala_finds_the_gaussian_optimum():
     m = 4000
     solution = ep.solve(problem, ep.EFP(RATE, ep.MALA(steps=30)), particles=m, iterations=100)
     variance = problem.temperature / (2 * problem.l2)
-    check_gaussian(np.asarray(solution.particles), centre, hessian, variance, efp_mean_variance(hessian, problem, m, variance))
+    check_gaussian(
+        np.asarray(solution.particles),
+        centre,
+        hessian,
+        variance,
+        efp_mean_variance(hessian, problem, m, variance),
+    )
     assert np.linalg.norm(centre) > 2 * np.sqrt(variance)
 
 
@@ -50,10 +56,18 @@ def test_efp_with_ula_finds_it_within_its_bias():
     """ULA inflates the variance by 1/(1 - step_size l2) = 1.25 here, ten standard errors away from no bias."""
     problem, centre, hessian = linear()
     m, product = 8000, 0.2
-    sampler = ep.ULA(step_size=product / problem.l2, steps=15)  # forgets 1 - 0.6^15 of its start in each iteration
+    sampler = ep.ULA(
+        step_size=product / problem.l2, steps=15
+    )  # forgets 1 - 0.6^15 of its start in each iteration
     solution = ep.solve(problem, ep.EFP(RATE, sampler), particles=m, iterations=100)
     variance = problem.temperature / (2 * problem.l2 * (1 - product))
-    check_gaussian(np.asarray(solution.particles), centre, hessian, variance, efp_mean_variance(hessian, problem, m, variance))
+    check_gaussian(
+        np.asarray(solution.particles),
+        centre,
+        hessian,
+        variance,
+        efp_mean_variance(hessian, problem, m, variance),
+    )
 
 
 def test_mfld_finds_it_within_its_bias():
@@ -74,7 +88,9 @@ def test_mfld_finds_it_within_its_bias():
 PROBLEMS = {
     "logistic d=1": lambda: logistic(),
     "logistic d=2": lambda: logistic(d=2),
-    "negative log d=1": lambda: negative_log(temperature=0.3, l2=0.1),  # hot enough for chains to cross between the clusters
+    "negative log d=1": lambda: negative_log(
+        temperature=0.3, l2=0.1
+    ),  # hot enough for chains to cross between the clusters
     "squared d=2": lambda: squared(d=2),
 }
 
@@ -91,7 +107,9 @@ def test_efp_agrees_with_the_oracle_in_moments(name):
     exact = ep.grid.solve(problem, iterations=0, points=None if problem.dim == 1 else 151)
     quadrature, m = exact.quadrature, 4000
     rate = min(RATE, 0.5 * exact.stability_limit)
-    solution = ep.solve(problem, ep.EFP(rate, ep.MALA(steps=30)), particles=m, iterations=int(12 / rate))
+    solution = ep.solve(
+        problem, ep.EFP(rate, ep.MALA(steps=30)), particles=m, iterations=int(12 / rate)
+    )
     density, _ = quadrature.gibbs(exact.dual_vector)
     C = quadrature.covariance(density)
     J = C * quadrature.weighted_curvature(exact.moments) / problem.temperature
@@ -99,7 +117,9 @@ def test_efp_agrees_with_the_oracle_in_moments(name):
     covariance = solve_discrete_lyapunov(A, rate**2 * C / m)
     z = (np.asarray(solution.moments) - exact.moments) / np.sqrt(np.diag(covariance))
     assert np.abs(z).max() < 4.5
-    z = (np.asarray(problem.features.average(solution.particles)) - exact.moments) / np.sqrt(np.diag(J @ covariance @ J.T + C / m))
+    z = (np.asarray(problem.features.average(solution.particles)) - exact.moments) / np.sqrt(
+        np.diag(J @ covariance @ J.T + C / m)
+    )
     assert np.abs(z).max() < 4.5
     # The errors are small against what is estimated, so that the test could fail.
     assert np.sqrt(np.diag(covariance)).max() < 0.05 * np.ptp(exact.moments)
@@ -118,7 +138,9 @@ def test_the_histories_gap_estimates_the_true_one():
     def record(report):
         seen.append(np.asarray(report.moments, np.float64))
 
-    solution = ep.solve(problem, ep.EFP(0.3, ep.MALA(steps=20)), particles=200, iterations=600, callback=record)
+    solution = ep.solve(
+        problem, ep.EFP(0.3, ep.MALA(steps=20)), particles=200, iterations=600, callback=record
+    )
     # Entry t of the history is the gap of the dual with which iteration t began, that is, of H after iteration t - 1.
     for t in range(100, 600):
         density, _ = exact.quadrature.gibbs(exact.quadrature.slope(seen[t - 1]))

@@ -31,13 +31,19 @@ def imported_modules(path):
     package = list(path.relative_to(SOURCE).parts[:-1])
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) - (node.level - 1)] + (node.module.split(".") if node.module else [])
+            base = package[: len(package) - (node.level - 1)] + (
+                node.module.split(".") if node.module else []
+            )
             if node.module:
                 yield ".".join(base)
             else:
                 for name in node.names:
                     inner = SOURCE.joinpath(*base, name.name)
-                    yield ".".join([*base, name.name]) if inner.is_dir() or inner.with_suffix(".py").exists() else ".".join(base)
+                    yield (
+                        ".".join([*base, name.name])
+                        if inner.is_dir() or inner.with_suffix(".py").exists()
+                        else ".".join(base)
+                    )
 
 
 def test_every_file_stands_in_the_order_and_imports_only_upwards():
@@ -47,7 +53,9 @@ def test_every_file_stands_in_the_order_and_imports_only_upwards():
             continue
         assert name in ORDER, f"{name} is not in the order of tests/test_layout.py"
         for imported in imported_modules(path):
-            assert ORDER.index(imported) < ORDER.index(name), f"{name} imports {imported}, which stands below it"
+            assert ORDER.index(imported) < ORDER.index(name), (
+                f"{name} imports {imported}, which stands below it"
+            )
 
 
 def test_importing_the_package_is_light():
@@ -57,7 +65,9 @@ def test_importing_the_package_is_light():
         "assert jax.config.jax_enable_x64 == before\n"
         "print([m for m in ('matplotlib', 'tqdm', 'sklearn', 'skimage', 'PIL', 'torch', 'blackjax') if m in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"
 
 

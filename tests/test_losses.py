@@ -21,7 +21,9 @@ class LogSumExp(ep.Loss):
     """A user's loss with vector rows and nothing but a value: CrossEntropy with label 0, plus a little convexity."""
 
     def value(self, moments):
-        return jax.nn.logsumexp(moments, axis=1) - moments[:, 0] + 0.05 * jnp.sum(moments**2, axis=1)
+        return (
+            jax.nn.logsumexp(moments, axis=1) - moments[:, 0] + 0.05 * jnp.sum(moments**2, axis=1)
+        )
 
 
 LOSSES = {
@@ -155,14 +157,23 @@ def test_small_bregman_divergences_keep_their_digits_in_single_precision(name):
 
 def test_derived_quantities_of_a_function_match_the_closed_form():
     with jax.enable_x64(True):
-        mine, theirs = ep.FunctionLoss(lambda z, y: 0.5 * (z - y) ** 2, TARGETS), ep.Squared(TARGETS)
+        mine, theirs = (
+            ep.FunctionLoss(lambda z, y: 0.5 * (z - y) ** 2, TARGETS),
+            ep.Squared(TARGETS),
+        )
         z = jnp.asarray(RNG.normal(size=N))
         for name in ("value", "slope", "curvature", "conjugate"):
-            np.testing.assert_allclose(getattr(mine, name)(z), getattr(theirs, name)(z), rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(
+                getattr(mine, name)(z), getattr(theirs, name)(z), rtol=1e-10, atol=1e-12
+            )
 
 
 def test_conjugates_are_infinite_outside_their_domain():
-    logistic, cross, negative = ep.Logistic([1, -1]), ep.CrossEntropy([0, 1], classes=2), ep.NegLog()
+    logistic, cross, negative = (
+        ep.Logistic([1, -1]),
+        ep.CrossEntropy([0, 1], classes=2),
+        ep.NegLog(),
+    )
     assert np.isinf(logistic.conjugate(jnp.array([0.1, -0.1]))).all()
     assert np.isinf(logistic.conjugate(jnp.array([-1.1, 1.1]))).all()
     assert np.isinf(cross.conjugate(jnp.array([[0.2, 0.0], [0.0, 0.2]]))).all()
@@ -192,4 +203,7 @@ def test_the_proximal_point_is_stationary(case, size):
         assert bool(loss.domain(z).all())
         c = strength if z.ndim == 1 else strength[:, None]
         residual = z - point + c * loss.slope(z)
-        assert float(jnp.abs(residual / (1 + jnp.abs(point) + jnp.abs(c * loss.slope(z)))).max()) < 1e-9
+        assert (
+            float(jnp.abs(residual / (1 + jnp.abs(point) + jnp.abs(c * loss.slope(z)))).max())
+            < 1e-9
+        )

@@ -28,7 +28,11 @@ def drawn(options, n, p, m, seed=0):
     particles = (2 * rng.normal(size=(m, features.dim))).astype(np.float32)
     vector = rng.normal(size=features.shape).astype(np.float32)
     with jax.enable_x64(True):
-        precise = ep.Neurons(X.astype(np.float64), **options), jnp.asarray(particles, float), jnp.asarray(vector, float)
+        precise = (
+            ep.Neurons(X.astype(np.float64), **options),
+            jnp.asarray(particles, float),
+            jnp.asarray(vector, float),
+        )
     return (features, jnp.asarray(particles), jnp.asarray(vector)), precise
 
 
@@ -48,10 +52,16 @@ def test_sums_and_slopes(options, n, p, m):
         exact_potential, exact_pull = precise[0].potential_and_pull(*precise[1:])
         # A term is off by a few units of 6e-8 of scale |v|, besides 6e-8 |w| |x| of its argument; n terms add up to at most this. A
         # relu's terms are as large as their arguments.
-        size = 1 + np.abs(precise[0].rows).max() * np.abs(precise[1]).sum(axis=1).max() if features.activation == "relu" else 1
+        size = (
+            1 + np.abs(precise[0].rows).max() * np.abs(precise[1]).sum(axis=1).max()
+            if features.activation == "relu"
+            else 1
+        )
         room = 1e-6 * np.abs(vector).sum() * float(features.scale) * size
         np.testing.assert_allclose(potential, exact_potential, rtol=0, atol=room)
-        np.testing.assert_allclose(pull, exact_pull, rtol=0, atol=room * max(1, np.abs(features.rows).max()))
+        np.testing.assert_allclose(
+            pull, exact_pull, rtol=0, atol=room * max(1, np.abs(features.rows).max())
+        )
     np.testing.assert_array_equal(features.potential(particles, vector), potential)
     np.testing.assert_array_equal(features.pull(particles, vector), pull)
 
@@ -71,30 +81,46 @@ def test_rows_without_weight_count_for_nothing():
     longer = ep.Neurons(np.concatenate([features.rows, np.zeros((200, 4))]), **MAPS["one output"])
     padded = jnp.concatenate([vector, jnp.zeros(200, vector.dtype)])
     jax.tree.map(
-        np.testing.assert_array_equal, longer.potential_and_pull(particles, padded), features.potential_and_pull(particles, vector)
+        np.testing.assert_array_equal,
+        longer.potential_and_pull(particles, padded),
+        features.potential_and_pull(particles, vector),
     )
 
 
 def test_the_activations_everywhere():
     """One row, one particle per argument: tanh itself, out to where it is one, and what is not a number stays so."""
-    z = np.concatenate([np.linspace(-12, 12, 5001), 10.0 ** np.arange(-12, 4), [0.0]]).astype(np.float32)
+    z = np.concatenate([np.linspace(-12, 12, 5001), 10.0 ** np.arange(-12, 4), [0.0]]).astype(
+        np.float32
+    )
     value = ep.Neurons([[1.0]]).potential(jnp.asarray(z)[:, None], jnp.ones(1))
-    np.testing.assert_allclose(value, np.tanh(z.astype(np.float64)), rtol=4e-7, atol=0)  # six units in the last place
+    np.testing.assert_allclose(
+        value, np.tanh(z.astype(np.float64)), rtol=4e-7, atol=0
+    )  # six units in the last place
     for activation in ("tanh", "relu"):
-        assert np.isnan(ep.Neurons([[1.0]], activation).potential(jnp.full((1, 1), jnp.nan), jnp.ones(1))).all()
-    positive, pull = ep.Neurons([[1.0]], "relu").potential_and_pull(jnp.asarray(z)[:, None], jnp.ones(1))
+        assert np.isnan(
+            ep.Neurons([[1.0]], activation).potential(jnp.full((1, 1), jnp.nan), jnp.ones(1))
+        ).all()
+    positive, pull = ep.Neurons([[1.0]], "relu").potential_and_pull(
+        jnp.asarray(z)[:, None], jnp.ones(1)
+    )
     np.testing.assert_array_equal(positive, np.maximum(z, 0))
     np.testing.assert_array_equal(pull[:, 0], z > 0)  # as JAX has it at zero, too
 
 
 def test_other_activations_and_places_without_kernels_do_without(monkeypatch):
     (features, particles, vector), _ = drawn(MAPS["bias"], 20, 3, 5)
-    assert not called(jax.make_jaxpr(ep.Neurons(features.rows, "erf", bias=True).potential_and_pull)(particles, vector))
+    assert not called(
+        jax.make_jaxpr(ep.Neurons(features.rows, "erf", bias=True).potential_and_pull)(
+            particles, vector
+        )
+    )
     by_kernel = features.potential_and_pull(particles, vector)
     monkeypatch.setattr(neurons, "missing", lambda: "none here")
     assert not called(jax.make_jaxpr(features.potential_and_pull)(particles, vector))
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5), features.potential_and_pull(particles, vector), by_kernel
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5),
+        features.potential_and_pull(particles, vector),
+        by_kernel,
     )
 
 

@@ -42,15 +42,29 @@ def exact_newton(problem, iterations=300):
             if share(mass, (1 - beta) * linear) < 0.5:
                 for _ in range(50):
                     middle = (low + high) / 2
-                    low, high = (middle, high) if share(mass, (middle - beta) * linear) >= 0.5 else (low, middle)
+                    low, high = (
+                        (middle, high)
+                        if share(mass, (middle - beta) * linear) >= 0.5
+                        else (low, middle)
+                    )
                 new_beta = low
             else:
                 new_beta = 1.0
-            step = np.asarray(direction(jnp.asarray(moments), jnp.asarray(beta), jnp.asarray(new_beta), jnp.asarray(mass)))
+            step = np.asarray(
+                direction(
+                    jnp.asarray(moments),
+                    jnp.asarray(beta),
+                    jnp.asarray(new_beta),
+                    jnp.asarray(mass),
+                )
+            )
             s = 1.0
             while True:
                 candidate = quadrature.retract(moments, s * step)
-                change = new_beta * (quadrature.energy(quadrature.slope(candidate)) - quadrature.penalty) - beta * linear
+                change = (
+                    new_beta * (quadrature.energy(quadrature.slope(candidate)) - quadrature.penalty)
+                    - beta * linear
+                )
                 if share(mass, change) >= 0.49 or s < 1e-6:
                     break
                 s *= 0.7
@@ -72,7 +86,11 @@ def test_quadratic_convergence_with_exact_expectations(make, temperature, monkey
     assert dual[-1] == pytest.approx(exact.value, abs=1e-11)
     # Quadratic: log r_{t+1} = 2 log r_t + c. Fitted over the steps between 1e-2 and 1e-11 the exponent is near two,
     # where a linear method would give one.
-    pairs = [(a, b) for a, b, f in zip(residual[:-1], residual[1:], full[:-1], strict=True) if f and 1e-11 < b < a < 3e-2]
+    pairs = [
+        (a, b)
+        for a, b, f in zip(residual[:-1], residual[1:], full[:-1], strict=True)
+        if f and 1e-11 < b < a < 3e-2
+    ]
     order = [np.log(b) / np.log(a) for a, b in pairs]
     assert max(order) > 1.6
 
@@ -87,7 +105,9 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
         moments = problem.features.average(particles) * 1.1
         n, (beta, new_beta) = moments.size, (jnp.asarray(0.3), jnp.asarray(0.8))
         members = jnp.asarray(rng.integers(0, 2, size=60), float)
-        values = np.asarray(problem.features.values(particles, problem.features.rows)).reshape(60, n)
+        values = np.asarray(problem.features.values(particles, problem.features.rows)).reshape(
+            60, n
+        )
         weights = np.asarray(members / members.sum())
         centred = values - weights @ values
         C = (centred.T * weights) @ centred
@@ -100,7 +120,9 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
             for i in range(len(curvature)):
                 K[i * k : (i + 1) * k, i * k : (i + 1) * k] = curvature[i]
         slope = np.asarray(problem.weigh(problem.slope(moments))).ravel()
-        right = weights @ values - np.asarray(moments).ravel() - 0.5 / problem.temperature * C @ slope
+        right = (
+            weights @ values - np.asarray(moments).ravel() - 0.5 / problem.temperature * C @ slope
+        )
         expected = np.linalg.solve(np.eye(n) + 0.8 * C @ K / problem.temperature, right)
         monkeypatch.setattr(newton_efp, "CG_TOLERANCE", 1e-13)
         for elements in (2**22, 0):
@@ -110,8 +132,12 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
                 monkeypatch.setattr(newton_efp, "DIRECT_WITHOUT_MATRIX", direct)
                 cloud = SeenCloud.of(problem.features, particles)
                 assert (cloud.matrix is None) == (elements == 0)
-                found, _ = newton_direction(problem, cloud, moments, beta, new_beta, members, members)
-                np.testing.assert_allclose(np.asarray(found).ravel(), expected, rtol=1e-7, atol=1e-9)
+                found, _ = newton_direction(
+                    problem, cloud, moments, beta, new_beta, members, members
+                )
+                np.testing.assert_allclose(
+                    np.asarray(found).ravel(), expected, rtol=1e-7, atol=1e-9
+                )
 
 
 def test_conjugate_gradients_solve():
@@ -122,14 +148,25 @@ def test_conjugate_gradients_solve():
         M = np.diag(1 / weights) @ (A @ A.T + np.eye(20))
         b = rng.normal(size=20)
         x, count = conjugate_gradients(
-            lambda v: jnp.asarray(M) @ v, jnp.asarray(b), jnp.asarray(weights), iterations=200, tolerance=1e-12
+            lambda v: jnp.asarray(M) @ v,
+            jnp.asarray(b),
+            jnp.asarray(weights),
+            iterations=200,
+            tolerance=1e-12,
         )
         np.testing.assert_allclose(M @ np.asarray(x), b, rtol=1e-7, atol=1e-8)
         assert 5 < int(count) <= 200
 
 
 @pytest.mark.parametrize(
-    "name", ["squared", *(pytest.param(n, marks=pytest.mark.slow) for n in ("negative_log", "logistic", "cross_entropy"))]
+    "name",
+    [
+        "squared",
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("negative_log", "logistic", "cross_entropy")
+        ),
+    ],
 )
 def test_newton_finds_the_optimum_that_the_oracle_finds(name):
     """The true gap of H, computed on the grid, is far below the noise of the cloud that computed it.
@@ -149,7 +186,13 @@ def test_newton_finds_the_optimum_that_the_oracle_finds(name):
     assert gap < 2e-4
     assert solution.history["beta"][-1] == 1
     assert (solution.history["effective_sample_size"] >= 0.45).all()
-    assert set(solution.history) >= {"beta", "step_kept", "effective_sample_size", "residual_over_floor", "acceptance"}
+    assert set(solution.history) >= {
+        "beta",
+        "step_kept",
+        "effective_sample_size",
+        "residual_over_floor",
+        "acceptance",
+    }
 
 
 @pytest.mark.slow
@@ -163,10 +206,15 @@ def test_many_rows_and_few_particles_and_the_other_way_round(monkeypatch):
     exact = ep.grid.solve(large, iterations=0, points=1001)
     few = ep.solve(large, particles=50, iterations=60)
     assert 0.5 * np.mean((np.asarray(few.moments) - exact.moments) ** 2) < 1e-4
-    assert few.history["passes"][-1] > 3 * few.history["pulls"][-1]  # every product is a pass now, and counted
+    assert (
+        few.history["passes"][-1] > 3 * few.history["pulls"][-1]
+    )  # every product is a pass now, and counted
     many = ep.solve(squared(d=2), particles=5_000, iterations=20)
     exact = ep.grid.solve(squared(d=2), iterations=0, points=151)
-    assert 0.5 * np.asarray(squared(d=2).weights) @ (np.asarray(many.moments) - exact.moments) ** 2 < 5e-6
+    assert (
+        0.5 * np.asarray(squared(d=2).weights) @ (np.asarray(many.moments) - exact.moments) ** 2
+        < 5e-6
+    )
 
 
 def test_a_warm_start_goes_on_at_full_strength():
@@ -191,7 +239,8 @@ def test_the_automatic_rate_stays_below_the_stability_limit_where_a_fixed_one_do
 
     mixing = ep.MALA(steps=60, jumps=20)
     auto, fixed = (
-        ep.solve(problem, ep.EFP(rate, mixing), particles=500, iterations=150) for rate in ("auto", 10 * exact.stability_limit)
+        ep.solve(problem, ep.EFP(rate, mixing), particles=500, iterations=150)
+        for rate in ("auto", 10 * exact.stability_limit)
     )
     assert true_gap(auto) < 1e-3
     assert true_gap(fixed) > 20 * true_gap(auto)
@@ -204,7 +253,9 @@ def test_a_direction_is_solved_for_relative_to_itself():
     with jax.enable_x64(True):
         axes = np.linalg.qr(rng.normal(size=(40, 40)))[0]
         matrix = jnp.asarray((axes * np.geomspace(1, 1e4, 40)) @ axes.T)
-        right = jnp.asarray(axes @ np.geomspace(1, 1e4, 40) ** 0.9)  # stiff directions make up most of it
+        right = jnp.asarray(
+            axes @ np.geomspace(1, 1e4, 40) ** 0.9
+        )  # stiff directions make up most of it
         exact, ones = np.linalg.solve(matrix, right), jnp.ones(40)
         errors = []
         for of_solution in (True, False):

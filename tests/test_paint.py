@@ -65,12 +65,18 @@ def test_the_picture_is_the_sum_of_its_triangles(painting):
     vertices, colours = painting.triangles
     assert len(vertices) == len(colours) == 20
     corners = (vertices * [SIZE[1], SIZE[0]]).reshape(20, 6)
-    drawn = raster.reference_deposit(jnp.asarray(corners, jnp.float32), jnp.asarray(colours), height=SIZE[0], width=SIZE[1])
-    np.testing.assert_allclose(np.clip(np.asarray(drawn) + painting.background, 0, 1), painting.picture, atol=2e-5)
+    drawn = raster.reference_deposit(
+        jnp.asarray(corners, jnp.float32), jnp.asarray(colours), height=SIZE[0], width=SIZE[1]
+    )
+    np.testing.assert_allclose(
+        np.clip(np.asarray(drawn) + painting.background, 0, 1), painting.picture, atol=2e-5
+    )
 
 
 def test_the_same_seed_gives_the_same_picture_and_another_one_another(painting):
-    again, other = (ep.paint(photograph(), triangles=20, iterations=400, seed=seed) for seed in (0, 1))
+    again, other = (
+        ep.paint(photograph(), triangles=20, iterations=400, seed=seed) for seed in (0, 1)
+    )
     np.testing.assert_array_equal(again.solution.particles, painting.solution.particles)
     assert np.abs(other.picture - painting.picture).max() > 0.01
 
@@ -100,7 +106,9 @@ def test_relocation_pays(painting):
     errors = {}
     for every in (0, 10):
         solver = ep.TrianglePainter(400, relocate_every=every)
-        solution = ep.solve(problem, solver, particles=20, iterations=400, seed=1, start=_scattered(painting))
+        solution = ep.solve(
+            problem, solver, particles=20, iterations=400, seed=1, start=_scattered(painting)
+        )
         errors[every] = np.mean((np.asarray(solution.moments).reshape(pixels.shape) - pixels) ** 2)
     assert errors[10] < 0.75 * errors[0]
 
@@ -113,7 +121,9 @@ def test_a_replacement_lowers_the_objective_by_what_was_promised(painting):
     without = problem.features.average(particles) - problem.features.average(old, share)
     mass = jnp.cumsum(jnp.ones(problem.features.shape[0], jnp.float32))
     solver = ep.TrianglePainter()
-    of_old, of_fresh, fresh = solver._compete(problem, jax.random.key(0), without, old, mass, l2, 20)
+    of_old, of_fresh, fresh = solver._compete(
+        problem, jax.random.key(0), without, old, mass, l2, 20
+    )
 
     def lowered(triangle):
         after = without + problem.features.average(triangle, share)
@@ -133,14 +143,20 @@ def test_at_a_fixed_temperature_the_dynamics_keep_the_prior():
     and 1.8 % for the colours; four of these, and 1 % for steps of 1.6 % of the prior's width (corners) and 4 % (colours).
     """
     features = ep.Triangles((4, 4), scale=1e-6)
-    problem = ep.FiniteSum(features, ep.Squared(np.zeros(features.shape)), temperature=0.02, l2=0.02)
-    solver = ep.TrianglePainter(1000, heat=1.0, corner_step=0.02, colour_step=0.03, last_step=1.0, relocate_every=0)
+    problem = ep.FiniteSum(
+        features, ep.Squared(np.zeros(features.shape)), temperature=0.02, l2=0.02
+    )
+    solver = ep.TrianglePainter(
+        1000, heat=1.0, corner_step=0.02, colour_step=0.03, last_step=1.0, relocate_every=0
+    )
     narrow = 0.5 * problem.prior(jax.random.key(1), 2000)
     state = solver.init(problem, Start(narrow, None, warm=False), 1)
 
     @jax.jit
     def run(state):
-        return jax.lax.fori_loop(0, 400, lambda i, s: solver.step(problem, jax.random.key(i), s, i)[0], state)
+        return jax.lax.fori_loop(
+            0, 400, lambda i, s: solver.step(problem, jax.random.key(i), s, i)[0], state
+        )
 
     square = np.asarray(run(state).particles) ** 2 / 0.5
     assert abs(square[:, :6].mean() - 1) < 4 * 0.013 + 0.01
@@ -157,7 +173,10 @@ def _scattered(painting):
 def test_reasons_to_stop(stop):
     heard = []
     options = {
-        "callback": {"iterations": 400, "callback": lambda report: heard.append(report) or report.iteration >= 30},
+        "callback": {
+            "iterations": 400,
+            "callback": lambda report: heard.append(report) or report.iteration >= 30,
+        },
         "target": {"iterations": 400, "target_mse": 0.02},
         "seconds": {"seconds": 0.5},
     }[stop]
@@ -170,14 +189,18 @@ def test_reasons_to_stop(stop):
     elif stop == "target":
         assert painting.solution.status == "converged"
         assert done < 400
-        assert painting.mse <= 0.021  # the run looks at the sum of triangles, the picture is also clipped
+        assert (
+            painting.mse <= 0.021
+        )  # the run looks at the sum of triangles, the picture is also clipped
     else:
         assert done == painting.solution.solver.iterations
 
 
 def test_it_goes_on_from_an_earlier_painting(painting, tmp_path):
     painting.save(tmp_path / "p.safetensors")
-    further = ep.paint(photograph(), triangles=20, iterations=200, start=ep.load(tmp_path / "p.safetensors"))
+    further = ep.paint(
+        photograph(), triangles=20, iterations=200, start=ep.load(tmp_path / "p.safetensors")
+    )
     assert further.mse < painting.mse
     with pytest.raises(ValueError, match="30 triangles"):
         ep.paint(photograph(), triangles=30, iterations=5, start=painting)
@@ -185,7 +208,9 @@ def test_it_goes_on_from_an_earlier_painting(painting, tmp_path):
 
 def test_an_interrupted_painting_is_finished(painting, tmp_path):
     """From its file, and as well as if nothing had happened: only the momentum of one step is lost."""
-    begun = ep.paint(photograph(), triangles=20, iterations=400, callback=lambda report: report.iteration >= 150)
+    begun = ep.paint(
+        photograph(), triangles=20, iterations=400, callback=lambda report: report.iteration >= 150
+    )
     begun.save(tmp_path / "begun.safetensors")
     ended = ep.paint(photograph(), triangles=20, start=ep.load(tmp_path / "begun.safetensors"))
     assert ended.solution.history["iteration"].tolist() == list(range(1, 401))
@@ -251,7 +276,9 @@ def test_photographs_of_all_kinds(tmp_path):
     rgb = photograph()
     image = Image.fromarray(rgb)
     grey = np.asarray(image.convert("L"))
-    turned = image.transpose(Image.Transpose.ROTATE_90)  # a camera that was held upright stores it so, and says so
+    turned = image.transpose(
+        Image.Transpose.ROTATE_90
+    )  # a camera that was held upright stores it so, and says so
     exif = Image.Exif()
     exif[0x0112] = 6
     files = {
@@ -260,8 +287,16 @@ def test_photographs_of_all_kinds(tmp_path):
         "grey": (saved(image.convert("L"), tmp_path / "c.png"), grey[..., None] / 255, 1e-6),
         "palette": (saved(image.quantize(64), tmp_path / "d.png"), rgb / 255, 0.02),
         "cmyk": (saved(image.convert("CMYK"), tmp_path / "e.tiff"), rgb / 255, 0.02),
-        "16 bit": (saved(Image.fromarray(grey.astype(np.uint16) * 257), tmp_path / "f.png"), grey[..., None] / 255, 1e-6),
-        "bilevel": (saved(image.convert("1"), tmp_path / "g.png"), np.asarray(image.convert("1"))[..., None] * 1.0, 1e-6),
+        "16 bit": (
+            saved(Image.fromarray(grey.astype(np.uint16) * 257), tmp_path / "f.png"),
+            grey[..., None] / 255,
+            1e-6,
+        ),
+        "bilevel": (
+            saved(image.convert("1"), tmp_path / "g.png"),
+            np.asarray(image.convert("1"))[..., None] * 1.0,
+            1e-6,
+        ),
     }
     for name, (path, expected, tolerance) in files.items():
         np.testing.assert_allclose(read_image(path), expected, atol=tolerance, err_msg=name)
@@ -281,7 +316,9 @@ def test_large_photographs_are_reduced_and_small_ones_are_not(tmp_path):
     assert read_image(np.zeros((300, 100)), size=60).shape == (60, 20, 1)
     assert read_image(np.zeros((30, 10)), size=60).shape == (30, 10, 1)
     ramp = np.broadcast_to(np.linspace(0, 1, 400)[:, None, None], (400, 40, 3))
-    np.testing.assert_allclose(read_image(ramp, size=100)[10:-10], ramp[1::4, ::4][10:-10], atol=0.01)
+    np.testing.assert_allclose(
+        read_image(ramp, size=100)[10:-10], ramp[1::4, ::4][10:-10], atol=0.01
+    )
 
 
 @pytest.mark.parametrize("value", ["white", "#ffffff", 1, (1, 1, 1)])
@@ -334,7 +371,9 @@ def test_pictures_are_written_as_rendered(painting, tmp_path):
 def test_a_film_shows_every_snapshot(painting, tmp_path):
     painting.save(tmp_path / "a.gif")
     with Image.open(tmp_path / "a.gif") as film:
-        assert film.n_frames >= 0.5 * len(painting.film.iterations)  # Pillow joins frames that do not differ
+        assert film.n_frames >= 0.5 * len(
+            painting.film.iterations
+        )  # Pillow joins frames that do not differ
         film.seek(film.n_frames - 1)
         last = np.asarray(film.convert("RGB")) / 255
     assert np.mean((last - painting.picture) ** 2) < 1e-3
@@ -364,10 +403,17 @@ def test_an_svg_has_all_triangles_and_states_its_error(painting, tmp_path):
     assert f"{facts['mse']:.6f}" in root.find(f"{space}desc").text
     # Composed anew, shape by shape, from what the file says, in whole numbers from 0 to 255 as viewers do: colour times opacity
     # rounded, opacity times coverage, and what shines through rounded or cut off.
-    pictures = [np.broadcast_to(_numbers(root.find(f"{space}rect").get("fill")), (*SIZE, 3)) for _ in range(2)]
+    pictures = [
+        np.broadcast_to(_numbers(root.find(f"{space}rect").get("fill")), (*SIZE, 3))
+        for _ in range(2)
+    ]
     for shape in root.findall(f"{space}polygon"):
-        corners = np.array([[float(x) for x in point.split(",")] for point in shape.get("points").split()]).reshape(1, 6)
-        share = np.asarray(raster.deposit(jnp.asarray(corners, jnp.float32), jnp.ones((1, 1), jnp.float32), *SIZE))
+        corners = np.array(
+            [[float(x) for x in point.split(",")] for point in shape.get("points").split()]
+        ).reshape(1, 6)
+        share = np.asarray(
+            raster.deposit(jnp.asarray(corners, jnp.float32), jnp.ones((1, 1), jnp.float32), *SIZE)
+        )
         opacity = float(shape.get("fill-opacity"))
         added = np.round(_numbers(shape.get("fill")) * opacity) * share
         through = [(1 - opacity * share) * picture for picture in pictures]
@@ -406,8 +452,16 @@ def test_a_painting_comes_back_from_its_file(painting, tmp_path):
 
 def test_the_command_paints_several_images_into_several_files(file, tmp_path, capsys):
     second = saved(Image.fromarray(photograph()).convert("L"), tmp_path / "grey.png")
-    outputs = ["--out", str(tmp_path / "{name}-out.png"), "--out", str(tmp_path / "{name}.safetensors")]
-    assert main(["paint", str(file), str(second), *outputs, *SHORT, "--render-size", "50", "--json"]) == 0
+    outputs = [
+        "--out",
+        str(tmp_path / "{name}-out.png"),
+        "--out",
+        str(tmp_path / "{name}.safetensors"),
+    ]
+    assert (
+        main(["paint", str(file), str(second), *outputs, *SHORT, "--render-size", "50", "--json"])
+        == 0
+    )
     summary = json.loads(capsys.readouterr().out)
     assert [p["image"] for p in summary["paintings"]] == [str(file), str(second)]
     assert pixels_of(tmp_path / "photo-out.png").shape == (38, 50, 3)
@@ -440,7 +494,9 @@ def test_the_command_paints_several_images_into_several_files(file, tmp_path, ca
         (["PHOTO", "--resume", "PHOTO"], "photo.png"),
     ],
 )
-def test_wrong_usage_is_one_line_and_writes_nothing(arguments, word, file, tmp_path, capsys, monkeypatch):
+def test_wrong_usage_is_one_line_and_writes_nothing(
+    arguments, word, file, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     assert main(["paint", *[a.replace("PHOTO", str(file)) for a in arguments]]) == 2

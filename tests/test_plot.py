@@ -19,9 +19,13 @@ def test_convergence_draws_the_histories():
             "MFLD": ep.solve(squared(), ep.MFLD(0.1), particles=32, iterations=20)}  # fmt: skip
     figure = ep.plot.convergence(runs, against="pulls")
     left, right = figure.axes
-    assert [t.get_text() for t in left.get_legend().get_texts()] == ["EFP"]  # MFLD has no gap of its own
+    assert [t.get_text() for t in left.get_legend().get_texts()] == [
+        "EFP"
+    ]  # MFLD has no gap of its own
     assert len(right.get_lines()) == 4
-    np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), runs["EFP"].history["loss_moments"])
+    np.testing.assert_array_equal(
+        right.get_lines()[0].get_ydata(), runs["EFP"].history["loss_moments"]
+    )
     np.testing.assert_array_equal(right.get_lines()[0].get_xdata(), runs["EFP"].history["pulls"])
     assert len(ep.plot.convergence(runs["MFLD"]).axes) == 2
 

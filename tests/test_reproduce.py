@@ -44,14 +44,20 @@ def test_all_parts_are_written_and_none_surprises(everything):
 
 
 def test_one_seed_gives_the_same_numbers(everything, tmp_path):
-    assert cli.main(["reproduce", "fig1", "--scale", "quick", "--out", str(tmp_path), "--quiet"]) == 0
+    assert (
+        cli.main(["reproduce", "fig1", "--scale", "quick", "--out", str(tmp_path), "--quiet"]) == 0
+    )
     for name in ("fig1.json", "fig1.svg"):
         assert (tmp_path / name).read_text() == (everything / name).read_text()
 
 
 @pytest.mark.slow
 def test_a_browser_shows_every_picture(everything, tmp_path):
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    browser = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if browser is None:
         pytest.skip("no browser here")
     count = "<script>onload = () => document.title = [...document.images].filter(i => i.naturalWidth > 100).length</script>"
@@ -65,7 +71,9 @@ def test_a_browser_shows_every_picture(everything, tmp_path):
         "--dump-dom",
         copy.as_uri(),
     ]
-    page = subprocess.run([browser, *arguments], capture_output=True, text=True, check=True, timeout=120).stdout
+    page = subprocess.run(
+        [browser, *arguments], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
     assert f"<title>{len(PARTS) - 1}</title>" in page
 
 
@@ -85,7 +93,9 @@ def test_a_wrong_sign_in_the_dual_turns_verdicts_red(setting, monkeypatch):
 
     def wrong(self, moments):
         """D with +temperature log Z."""
-        return right(self, moments) + 2 * self.problem.temperature * self.gibbs(self.slope(moments))[1]
+        return (
+            right(self, moments) + 2 * self.problem.temperature * self.gibbs(self.slope(moments))[1]
+        )
 
     monkeypatch.setattr(Quadrature, "dual_at", wrong)
     assert not verdicts(setting)["Theorem 2", "L(mu) - D(g_mu) = temperature KL(mu | mu-hat)"]
@@ -113,7 +123,13 @@ def test_a_verdict_is_a_comparison():
 
 
 def test_the_page_shows_a_failure_in_red(tmp_path):
-    part = Part("theorems", "A <title>", "says", "found", claims=(Claim("here", "1 <= 0", "always", 1.0, 0.0),))
+    part = Part(
+        "theorems",
+        "A <title>",
+        "says",
+        "found",
+        claims=(Claim("here", "1 <= 0", "always", 1.0, 0.0),),
+    )
     page = write_page([part], tmp_path, "heading").read_text()
     assert 'class="bad">FAILS' in page
     assert "A &lt;title&gt;" in page
@@ -134,14 +150,21 @@ def test_the_langevin_equation_on_a_grid():
     assert float(density.sum() * quadrature.cell) == pytest.approx(1, abs=1e-9)
     assert (density >= 0).all()
     assert variance == pytest.approx(1 + (start - 1) * np.exp(-1), abs=8 * 0.25**2 * h + 1e-3)
-    network = ep.grid.solve(bounded_settings(quick=True)[1].quadrature.problem, iterations=0, points=501)
+    network = ep.grid.solve(
+        bounded_settings(quick=True)[1].quadrature.problem, iterations=0, points=501
+    )
     optimum = network.density.ravel()
     later = next(islice(exact.langevin(network.quadrature, 0.1, optimum), 50, None))
     np.testing.assert_allclose(later, optimum, atol=1e-8)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"), [(["fig9"], "fig9"), (["fig3", "--scale", "huge"], "huge"), (["fig3", "--target", "no.png"], "no.png")]
+    ("arguments", "word"),
+    [
+        (["fig9"], "fig9"),
+        (["fig3", "--scale", "huge"], "huge"),
+        (["fig3", "--target", "no.png"], "no.png"),
+    ],
 )
 def test_wrong_usage_exits_with_2(arguments, word, tmp_path, capsys):
     try:

@@ -21,7 +21,9 @@ def run(sampler, gibbs, particles, iterations, seed=0):
     state, infos = sampler.init(gibbs.problem), []
     step = jax.jit(lambda key, particles, state, t: sampler.run(key, gibbs, particles, state, t))
     for t in range(iterations):
-        particles, state, info = step(jax.random.fold_in(jax.random.key(seed), t), particles, state, jnp.asarray(t))
+        particles, state, info = step(
+            jax.random.fold_in(jax.random.key(seed), t), particles, state, jnp.asarray(t)
+        )
         infos.append(info)
     return particles, infos
 
@@ -43,7 +45,9 @@ def test_mala_satisfies_detailed_balance():
         left = -ux / problem.temperature + q_there + np.minimum(there, 0)
         right = -uy / problem.temperature + q_back + np.minimum(back, 0)
         np.testing.assert_allclose(left, right, rtol=1e-10)
-        assert (np.asarray(there) < 0).any()  # some moves are refused, so that the identity was put to the test
+        assert (
+            np.asarray(there) < 0
+        ).any()  # some moves are refused, so that the identity was put to the test
         assert (np.asarray(there) > 0).any()
 
 
@@ -58,7 +62,9 @@ def test_mala_draws_from_the_gibbs_measure_whatever_its_step(step_size):
     exact = ep.grid.solve(problem, iterations=0)
     gibbs = gibbs_of(problem, np.full(12, 0.1))
     density, _ = exact.quadrature.gibbs(np.asarray(gibbs.dual, np.float64))
-    cloud, _ = run(ep.MALA(steps=20, step_size=step_size), gibbs, problem.prior(jax.random.key(1), 4000), 15)
+    cloud, _ = run(
+        ep.MALA(steps=20, step_size=step_size), gibbs, problem.prior(jax.random.key(1), 4000), 15
+    )
     assert _ks_distance(cloud[:, 0], exact.axes[0], density) < 1.95 / np.sqrt(4000)
 
 
@@ -67,13 +73,17 @@ def test_ula_with_a_large_step_does_not():
     exact = ep.grid.solve(problem, iterations=0)
     gibbs = gibbs_of(problem, np.full(12, 0.1))
     density, _ = exact.quadrature.gibbs(np.asarray(gibbs.dual, np.float64))
-    cloud, _ = run(ep.ULA(step_size=12.0, steps=20), gibbs, problem.prior(jax.random.key(1), 4000), 15)
+    cloud, _ = run(
+        ep.ULA(step_size=12.0, steps=20), gibbs, problem.prior(jax.random.key(1), 4000), 15
+    )
     assert _ks_distance(cloud[:, 0], exact.axes[0], density) > 1.95 / np.sqrt(4000)
 
 
 def _ks_distance(sample, axis, density):
     distribution = np.cumsum(density) * (axis[1] - axis[0])
-    return stats.kstest(np.asarray(sample, np.float64), lambda x: np.interp(x, axis, distribution)).statistic
+    return stats.kstest(
+        np.asarray(sample, np.float64), lambda x: np.interp(x, axis, distribution)
+    ).statistic
 
 
 @pytest.mark.parametrize("product", [0.05, 0.3])
@@ -86,7 +96,12 @@ def test_ulas_stationary_variance_is_the_predicted_one(product):
     problem, _, _ = linear(d=2)
     m = 10_000
     gibbs = gibbs_of(problem, np.zeros(8))
-    cloud, _ = run(ep.ULA(step_size=product / problem.l2, steps=50), gibbs, problem.prior(jax.random.key(0), m), 2)
+    cloud, _ = run(
+        ep.ULA(step_size=product / problem.l2, steps=50),
+        gibbs,
+        problem.prior(jax.random.key(0), m),
+        2,
+    )
     variance = np.asarray(cloud).var(axis=0, ddof=1)
     expected = problem.temperature / (2 * problem.l2 * (1 - product))
     np.testing.assert_allclose(variance, expected, rtol=4 * np.sqrt(2 / m))
@@ -112,7 +127,9 @@ def test_a_fixed_step_stays_fixed_and_a_schedule_is_followed():
     schedule = optax.cosine_decay_schedule(0.1, 3, alpha=0.1)
     for sampler in (ep.ULA(step_size=schedule, steps=2), ep.MALA(step_size=schedule, steps=2)):
         _, infos = run(sampler, gibbs, start, 3)
-        np.testing.assert_allclose([float(i.step_size) for i in infos], [float(schedule(t)) for t in range(3)], rtol=1e-6)
+        np.testing.assert_allclose(
+            [float(i.step_size) for i in infos], [float(schedule(t)) for t in range(3)], rtol=1e-6
+        )
 
 
 def test_fresh_chains_forget_where_they_were():

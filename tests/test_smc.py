@@ -12,23 +12,39 @@ from entroplay.measures.gibbs import Gibbs
 from entroplay.methods import smc
 from entroplay.methods.samplers.langevin import Walkers, jump, leap
 from entroplay.problems.features.base import traced
-from entroplay.verbs.partition import by_importance_sampling, by_quadrature, from_replicates, prior_log_partition
+from entroplay.verbs.partition import (
+    by_importance_sampling,
+    by_quadrature,
+    from_replicates,
+    prior_log_partition,
+)
 
 
 def gaussian(d, seed=1):
     """Linear features: log Z_g in closed form, by completing the square."""
     problem, _, _ = linear(n=30, d=d, seed=seed)
     dual = problem.slope(jnp.zeros(30))
-    pull = np.asarray(problem.weigh(dual), np.float64) @ np.asarray(problem.features.rows, np.float64)
+    pull = np.asarray(problem.weigh(dual), np.float64) @ np.asarray(
+        problem.features.rows, np.float64
+    )
     log_ratio = pull @ pull / (4 * problem.l2 * problem.temperature)
     return problem, dual, prior_log_partition(problem) + log_ratio
 
 
 def by_smc(problem, dual, seed, particles=250):
     islands = smc.follow(
-        traced(problem), jax.random.key(seed), dual[None], islands=8, particles=particles, steps=6, jumps=1, stages=60
+        traced(problem),
+        jax.random.key(seed),
+        dual[None],
+        islands=8,
+        particles=particles,
+        steps=6,
+        jumps=1,
+        stages=60,
     )
-    return from_replicates(problem, np.asarray(islands.log_ratio), "sequential Monte Carlo"), islands
+    return from_replicates(
+        problem, np.asarray(islands.log_ratio), "sequential Monte Carlo"
+    ), islands
 
 
 @pytest.mark.parametrize("d", [5, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 10, 20))])
@@ -42,7 +58,9 @@ def test_the_log_partition_of_a_gaussian(d):
     pull = np.asarray(problem.weigh(dual)) @ np.asarray(problem.features.rows)
     variance = problem.temperature / (2 * problem.l2)
     cloud = np.asarray(islands.particles).reshape(-1, d)
-    assert np.abs(cloud.mean(axis=0) + pull / (2 * problem.l2)).max() < 4 * np.sqrt(3 * variance / len(cloud))
+    assert np.abs(cloud.mean(axis=0) + pull / (2 * problem.l2)).max() < 4 * np.sqrt(
+        3 * variance / len(cloud)
+    )
     np.testing.assert_allclose(cloud.var(axis=0), variance, rtol=4 * np.sqrt(3 * 2 / len(cloud)))
 
 
@@ -66,7 +84,9 @@ def test_quadrature_and_importance_sampling_agree():
     assert sampled is not None
     assert abs(sampled.value - truth) < 3 * sampled.error
     cold, cold_dual, _ = gaussian(20)
-    assert by_importance_sampling(cold, jax.random.key(0), 3 * cold_dual) is None  # too few effective draws: says so
+    assert (
+        by_importance_sampling(cold, jax.random.key(0), 3 * cold_dual) is None
+    )  # too few effective draws: says so
 
 
 @pytest.mark.slow
@@ -85,7 +105,9 @@ def test_blackjax_gives_the_same_log_partition():
         jax.config.update("jax_numpy_rank_promotion", "raise")
     error = np.std(theirs, ddof=1) / np.sqrt(5)
     ours, _ = by_smc(problem, dual, seed=3)
-    assert abs(np.mean(theirs) + prior_log_partition(problem) - ours.value) < 4 * np.hypot(error, ours.error)
+    assert abs(np.mean(theirs) + prior_log_partition(problem) - ours.value) < 4 * np.hypot(
+        error, ours.error
+    )
     assert abs(np.mean(theirs) + prior_log_partition(problem) - truth) < 4 * error + 0.01
 
 
@@ -119,7 +141,10 @@ def test_systematic_resampling_is_unbiased_and_takes_floor_or_ceil():
     counts = np.zeros(5)
     for seed in range(200):
         chosen = np.asarray(
-            smc.systematic(jax.random.key(seed), jnp.log(jnp.asarray(np.tile(weights, 2) / 2 + 1e-30, jnp.float32)))
+            smc.systematic(
+                jax.random.key(seed),
+                jnp.log(jnp.asarray(np.tile(weights, 2) / 2 + 1e-30, jnp.float32)),
+            )
         )
         hits = np.bincount(chosen, minlength=10)
         expected = np.tile(weights, 2) / 2 * 10
@@ -148,7 +173,9 @@ def test_jumps_and_leaps_leave_the_gibbs_measure_invariant_and_carry_between_mod
         return x * (left + right)
 
     # The right well is deeper by log(4) temperatures, so that it holds four times the mass.
-    tilted = ep.FunctionFeatures(lambda theta, x: two_wells(theta, x) * jnp.where(theta[0] > 0, 1.0693, 1.0), [1.0], dim=1)
+    tilted = ep.FunctionFeatures(
+        lambda theta, x: two_wells(theta, x) * jnp.where(theta[0] > 0, 1.0693, 1.0), [1.0], dim=1
+    )
     problem = ep.FiniteSum(tilted, ep.Squared([0.0]), temperature=0.05, l2=1e-4)
     gibbs = Gibbs(problem, jnp.asarray([-1.0]))
     exact = ep.grid.solve(problem, iterations=0, points=40_001)
@@ -157,11 +184,19 @@ def test_jumps_and_leaps_leave_the_gibbs_measure_invariant_and_carry_between_mod
     truth = density[axis > 1].sum() / (density[axis > 1].sum() + density[axis < -1].sum())
     assert 0.7 < truth < 0.9
     rng = np.random.default_rng(0)
-    start = jnp.asarray(np.where(np.arange(2000) % 2, 2, -2)[:, None] + 0.05 * rng.normal(size=(2000, 1)), jnp.float32)
+    start = jnp.asarray(
+        np.where(np.arange(2000) % 2, 2, -2)[:, None] + 0.05 * rng.normal(size=(2000, 1)),
+        jnp.float32,
+    )
 
     @jax.jit
     def many(walkers):
-        return jax.lax.fori_loop(0, times, lambda i, w: move(jax.random.fold_in(jax.random.key(0), i), gibbs, w, 1)[0], walkers)
+        return jax.lax.fori_loop(
+            0,
+            times,
+            lambda i, w: move(jax.random.fold_in(jax.random.key(0), i), gibbs, w, 1)[0],
+            walkers,
+        )
 
     cloud = np.asarray(many(Walkers(start, *gibbs.energy_and_gradient(start))).particles)[:, 0]
     near = np.abs(np.abs(cloud) - 2) < 1
@@ -171,7 +206,10 @@ def test_jumps_and_leaps_leave_the_gibbs_measure_invariant_and_carry_between_mod
     inside = cloud[near & (cloud > 0)]
     part = axis > 1
     distribution = (np.cumsum(density[part]) - density[part] / 2) / density[part].sum()
-    assert stats.kstest(inside, lambda x: np.interp(x, axis[part], distribution)).statistic < 1.95 / np.sqrt(len(inside)) * 1.5
+    assert (
+        stats.kstest(inside, lambda x: np.interp(x, axis[part], distribution)).statistic
+        < 1.95 / np.sqrt(len(inside)) * 1.5
+    )
 
 
 def test_islands_are_independent_of_each_other():

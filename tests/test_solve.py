@@ -69,7 +69,9 @@ def test_a_real_sigint_is_caught_between_chunks():
         assert 0 < done < 10**8 and np.isfinite(solution.particles).all()
         print("kept", done)
     """)
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("kept")
 
@@ -82,7 +84,12 @@ def test_a_diverging_run_stops_with_its_last_finite_state_and_a_remedy(solver):
     assert "step_size" in solution.status.message
     assert "30" in solution.status.message
     assert len(solution.history["iteration"]) < 200
-    for array in (solution.particles, solution.moments, solution.dual, solution.predict(np.ones((3, 2)))):
+    for array in (
+        solution.particles,
+        solution.moments,
+        solution.dual,
+        solution.predict(np.ones((3, 2))),
+    ):
         assert np.isfinite(array).all()
 
 
@@ -95,7 +102,9 @@ def test_an_infinite_feature_is_a_divergence_not_a_crash():
 
 
 def test_rows_that_no_particle_sees_are_named_as_the_cause():
-    problem = ep.FiniteSum(ep.GaussianKernel([0.0, 1e3], bandwidth=0.1), ep.NegLog(), temperature=0.1, l2=1.0)
+    problem = ep.FiniteSum(
+        ep.GaussianKernel([0.0, 1e3], bandwidth=0.1), ep.NegLog(), temperature=0.1, l2=1.0
+    )
     solution = ep.solve(problem, ep.EFP(0.1), particles=50, iterations=10)
     assert solution.status == "diverged"
     assert "bandwidth" in solution.status.message
@@ -105,9 +114,16 @@ def test_a_warm_start_goes_on_where_the_last_run_stopped():
     problem = squared()
     first = ep.solve(problem, ep.EFP(0.1), particles=64, iterations=60)
     second = ep.solve(problem, ep.EFP(0.1), particles=64, iterations=1, start=first, seed=1)
-    assert second.history["loss_moments"][0] == pytest.approx(float(problem.empirical_loss(first.moments)), rel=1e-6)
+    assert second.history["loss_moments"][0] == pytest.approx(
+        float(problem.empirical_loss(first.moments)), rel=1e-6
+    )
     # Other data: the moments are recomputed from the cloud.
-    other = ep.FiniteSum(ep.Neurons(np.linspace(0, 1, 5)[:, None]), ep.Squared(np.zeros(5)), temperature=0.05, l2=0.05)
+    other = ep.FiniteSum(
+        ep.Neurons(np.linspace(0, 1, 5)[:, None]),
+        ep.Squared(np.zeros(5)),
+        temperature=0.05,
+        l2=0.05,
+    )
     third = ep.solve(other, ep.EFP(0.1), particles=64, iterations=1, start=first)
     expected = float(other.empirical_loss(other.features.average(first.particles)))
     assert third.history["loss_moments"][0] == pytest.approx(expected, rel=1e-5)
@@ -116,10 +132,19 @@ def test_a_warm_start_goes_on_where_the_last_run_stopped():
 
 
 def test_a_schedule_that_leaves_its_range_is_refused_before_any_work():
-    with pytest.raises(ValueError, match=r"'rate' parameter of EFP must be .*1\.1.* at iteration 6"):
-        ep.solve(squared(), ep.EFP(lambda t: 0.5 + 0.1 * t.astype(float)), particles=4, iterations=20)
+    with pytest.raises(
+        ValueError, match=r"'rate' parameter of EFP must be .*1\.1.* at iteration 6"
+    ):
+        ep.solve(
+            squared(), ep.EFP(lambda t: 0.5 + 0.1 * t.astype(float)), particles=4, iterations=20
+        )
     with pytest.raises(ValueError, match=r"'step_size' parameter of ULA .* at iteration 5"):
-        ep.solve(squared(), ep.EFP(0.1, ep.ULA(lambda t: 0.5 - 0.1 * t.astype(float))), particles=4, iterations=20)
+        ep.solve(
+            squared(),
+            ep.EFP(0.1, ep.ULA(lambda t: 0.5 - 0.1 * t.astype(float))),
+            particles=4,
+            iterations=20,
+        )
 
 
 def test_progress_with_tqdm_and_without(capsys, monkeypatch):
@@ -144,7 +169,12 @@ def test_a_solution_prints_what_one_wants_to_know():
                  "gap", "30 iterations, 330 pulls, 360 passes"):  # fmt: skip
         assert part in text
     assert "not bounded" not in text
-    relu = ep.FiniteSum(ep.Neurons(np.ones((3, 1)), activation="relu"), ep.Squared(np.ones(3)), temperature=0.1, l2=0.1)
+    relu = ep.FiniteSum(
+        ep.Neurons(np.ones((3, 1)), activation="relu"),
+        ep.Squared(np.ones(3)),
+        temperature=0.1,
+        l2=0.1,
+    )
     assert "not known to be bounded" in repr(ep.solve(relu, ep.EFP(0.1), particles=8, iterations=2))
     assert "particles' own" in repr(ep.solve(squared(), ep.MFLD(), particles=8, iterations=2))
 
@@ -172,11 +202,19 @@ def test_sample_weights_count_as_repetitions():
     """Integer weights and repeated rows are the same problem: the same particles for the same seed."""
     with jax.enable_x64(True):
         x, y, counts = np.array([-1.0, 0.3, 1.2]), np.array([0.2, -0.4, 0.9]), [1, 3, 2]
-        weighted = ep.FiniteSum(ep.Neurons(x[:, None]), ep.Squared(y), temperature=0.1, l2=0.1, weights=counts)
-        repeated = ep.FiniteSum(
-            ep.Neurons(np.repeat(x, counts)[:, None]), ep.Squared(np.repeat(y, counts)), temperature=0.1, l2=0.1
+        weighted = ep.FiniteSum(
+            ep.Neurons(x[:, None]), ep.Squared(y), temperature=0.1, l2=0.1, weights=counts
         )
-        a, b = (ep.solve(p, ep.EFP(0.2), particles=20, iterations=20).particles for p in (weighted, repeated))
+        repeated = ep.FiniteSum(
+            ep.Neurons(np.repeat(x, counts)[:, None]),
+            ep.Squared(np.repeat(y, counts)),
+            temperature=0.1,
+            l2=0.1,
+        )
+        a, b = (
+            ep.solve(p, ep.EFP(0.2), particles=20, iterations=20).particles
+            for p in (weighted, repeated)
+        )
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 

@@ -29,7 +29,9 @@ def test_the_state_keeps_its_types_on_every_loss(solver, problem):
     problem = ALL[problem]()
     cloud = problem.prior(jax.random.key(0), 16)
     state = solver.init(problem, Start(cloud, problem.features.average(cloud), warm=False), 5)
-    new, info = jax.eval_shape(lambda s: solver.step(problem, jax.random.key(1), s, jnp.asarray(0)), state)
+    new, info = jax.eval_shape(
+        lambda s: solver.step(problem, jax.random.key(1), s, jnp.asarray(0)), state
+    )
     assert jax.tree.structure(new) == jax.tree.structure(state)
     same = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), new, state)
     assert all(jax.tree.leaves(same))
@@ -75,7 +77,9 @@ def test_noise_does_not_depend_on_the_data_or_its_order(name):
     """Rows permuted: the same particles up to the rounding of sums. Rows doubled: the same problem, the same particles."""
     solver = SOLVERS[name]()
     if isinstance(solver, ep.PSDCA):
-        pytest.skip("coordinate ascent visits rows one after the other: their order and number are a part of the method")
+        pytest.skip(
+            "coordinate ascent visits rows one after the other: their order and number are a part of the method"
+        )
     with jax.enable_x64(True):
         problem = logistic()
         x, y = np.asarray(problem.features.rows), np.asarray(problem.loss.y)
@@ -96,7 +100,9 @@ def count_compilations(caplog, work):
     with jax.log_compiles(True), caplog.at_level(logging.WARNING):
         caplog.clear()
         work()
-        compiled = [r.getMessage() for r in caplog.records if re.match(r"Compiling ", r.getMessage())]
+        compiled = [
+            r.getMessage() for r in caplog.records if re.match(r"Compiling ", r.getMessage())
+        ]
     return sum("_advance_chunk" in c for c in compiled), len(compiled)
 
 
@@ -111,7 +117,9 @@ def test_one_compilation_per_solve(name, caplog):
 
     loops, _ = count_compilations(caplog, lambda: run(problem, 0))
     assert loops == 1
-    loops, everything = count_compilations(caplog, lambda: run(squared(temperature=0.02, l2=0.03), 5))
+    loops, everything = count_compilations(
+        caplog, lambda: run(squared(temperature=0.02, l2=0.03), 5)
+    )
     assert (loops, everything) == (0, 0)
 
 
@@ -121,7 +129,10 @@ def test_efp_is_naive_efp_in_constant_memory():
         problem = squared(d=2)
         rate = optax.linear_schedule(0.3, 0.05, 50)
         sampler = ep.ULA(step_size=0.2, steps=3)
-        efp, naive = (ep.solve(problem, s(rate, sampler), particles=40, iterations=50) for s in (ep.EFP, ep.NaiveEFP))
+        efp, naive = (
+            ep.solve(problem, s(rate, sampler), particles=40, iterations=50)
+            for s in (ep.EFP, ep.NaiveEFP)
+        )
         np.testing.assert_allclose(efp.moments, naive.moments, rtol=0, atol=1e-13)
         np.testing.assert_allclose(efp.particles, naive.particles, rtol=0, atol=1e-12)
         assert naive.history["passes"][-1] > 10 * efp.history["passes"][-1]
@@ -137,7 +148,9 @@ def test_mfld_noise_and_drift_are_those_of_the_diffusion():
     eta, m = 2.0, 10_000
     solution = ep.solve(problem, ep.MFLD(eta), particles=m, iterations=1)
     variance = (1 - 2 * eta * 0.1) ** 2 * 0.3 / 0.2 + 2 * eta * 0.3
-    np.testing.assert_allclose(np.asarray(solution.particles).var(), variance, rtol=4 * np.sqrt(2 / (4 * m)))
+    np.testing.assert_allclose(
+        np.asarray(solution.particles).var(), variance, rtol=4 * np.sqrt(2 / (4 * m))
+    )
 
 
 def test_counts_of_work():
@@ -171,19 +184,26 @@ ORACLE = {"squared": lambda: squared(temperature=0.1, l2=0.1), "logistic": lambd
           "negative log": lambda: negative_log(temperature=0.3, l2=0.1)}  # fmt: skip
 
 
-@pytest.mark.parametrize("problem", ["logistic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("squared", "negative log"))])
+@pytest.mark.parametrize(
+    "problem",
+    ["logistic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("squared", "negative log"))],
+)
 @pytest.mark.parametrize("name", solvers("EFP", "MFLD", "NewtonEFP", "PDA", "PSDCA"))
 def test_every_solver_agrees_with_the_oracle(name, problem):
     """By quadrature, q_g with g = solution.dual is at most `bound` above the minimum, as its certificate says, and has covered
     at least 98 % of the way from the prior. MFLD's own bias of order step_size is part of its dual, and so of its bound."""
     if (name, problem) in {("PDA", "negative log"), ("MFLD", "negative log")}:
-        pytest.skip("PDA refuses NegLog; MFLD's step of 0.5, right for the others, is too long for its steep slopes (excess 6.9)")
+        pytest.skip(
+            "PDA refuses NegLog; MFLD's step of 0.5, right for the others, is too long for its steep slopes (excess 6.9)"
+        )
     problem = ORACLE[problem]()
     exact = ep.grid.solve(problem, iterations=0)
     quadrature = exact.quadrature
     solution = ep.solve(problem, SETTLED[name](), particles=500, iterations=100)
     certificate = ep.certify(solution)
-    excess = quadrature.primal(quadrature.gibbs(np.asarray(solution.dual, np.float64))[0]) - exact.value
+    excess = (
+        quadrature.primal(quadrature.gibbs(np.asarray(solution.dual, np.float64))[0]) - exact.value
+    )
     assert certificate.mixed
     assert excess <= certificate.bound
     assert certificate.bound < 0.02 * (quadrature.primal(quadrature.prior) - exact.value)
@@ -195,6 +215,12 @@ def test_every_solver_stops_when_asked_or_certified(name):
     solution = ep.solve(problem, SETTLED[name](), particles=500, iterations=200, tolerance=5e-3)
     assert solution.status == "converged", solution.status
     assert len(solution.history["iteration"]) < 200
-    stopped = ep.solve(problem, SETTLED[name](), particles=500, iterations=200, callback=lambda report: report.iteration == 7)
+    stopped = ep.solve(
+        problem,
+        SETTLED[name](),
+        particles=500,
+        iterations=200,
+        callback=lambda report: report.iteration == 7,
+    )
     assert stopped.status == "callback"
     assert len(stopped.history["iteration"]) == 7

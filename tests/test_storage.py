@@ -55,7 +55,11 @@ def solution_of(problem, solver=None, m=5):
         particles = jnp.asarray(rng.normal(size=(m, problem.dim)), problem.dtype)
         moments = problem.features.average(particles)
         dual = problem.slope(moments)
-        history = {"iteration": np.arange(1, 4), "gap": np.array([np.nan, 0.1, 1 / 3]), "seconds": np.arange(3.0)}
+        history = {
+            "iteration": np.arange(1, 4),
+            "gap": np.array([np.nan, 0.1, 1 / 3]),
+            "seconds": np.arange(3.0),
+        }
         return ep.Solution(
             problem=problem, solver=solver or ep.EFP(0.1), particles=particles, moments=moments, dual=dual,
             weights=jnp.asarray(rng.normal(size=m), problem.dtype), history=history, path=jnp.stack([0 * dual, dual]),
@@ -144,21 +148,33 @@ def test_a_loaded_solution_prints_the_same_and_goes_on(path):
     loaded = load(path)
     assert_same(solution, loaded)
     assert repr(loaded) == repr(solution)
-    further = [ep.solve(s.problem, s.solver, particles=8, iterations=2, start=s) for s in (solution, loaded)]
+    further = [
+        ep.solve(s.problem, s.solver, particles=8, iterations=2, start=s)
+        for s in (solution, loaded)
+    ]
     assert_same(further[0].particles, further[1].particles)
 
 
 def test_the_list_of_records_is_complete_and_every_one_is_tried():
     def belongs(cls):
         """Defined in a file of the package, and not by an example in one of its docstrings."""
-        return cls.__module__.startswith("entroplay.") and getattr(sys.modules[cls.__module__], cls.__name__, None) is cls
+        return (
+            cls.__module__.startswith("entroplay.")
+            and getattr(sys.modules[cls.__module__], cls.__name__, None) is cls
+        )
 
     def descendants(cls):
         return {s for c in cls.__subclasses__() for s in {c} | descendants(c) if belongs(s)}
 
-    shipped = set().union(*(descendants(base) for base in (ep.Loss, ep.FeatureMap, ep.Sampler, ep.Solver)))
+    shipped = set().union(
+        *(descendants(base) for base in (ep.Loss, ep.FeatureMap, ep.Sampler, ep.Solver))
+    )
     # A private map is a step inside a computation and never reaches a file.
-    concrete = {cls.__name__ for cls in shipped if not cls.__abstractmethods__ and not cls.__name__.startswith("_")}
+    concrete = {
+        cls.__name__
+        for cls in shipped
+        if not cls.__abstractmethods__ and not cls.__name__.startswith("_")
+    }
     forgotten = concrete - storage.RECORDS.keys()
     assert not forgotten, f"add to RECORDS in storage.py, and to the round trips here: {forgotten}"
     tried = [PROBLEMS[name]() for name in PROBLEMS] + list(SOLVERS.values())
@@ -172,7 +188,17 @@ def test_the_list_of_records_is_complete_and_every_one_is_tried():
 def test_every_array_of_a_solution_is_known_to_hold_data_or_not():
     """A new array in Solution: does it have one entry per training row? Then data=False must empty it (ROW_AXES)."""
     fields = {field.name for field in dataclasses.fields(ep.Solution)}
-    without_rows = {"problem", "solver", "particles", "weights", "history", "status", "seed", "iterate", "compression"}
+    without_rows = {
+        "problem",
+        "solver",
+        "particles",
+        "weights",
+        "history",
+        "status",
+        "seed",
+        "iterate",
+        "compression",
+    }
     assert fields - without_rows == {name for name in storage.ROW_AXES if "." not in name}
 
 
@@ -187,7 +213,10 @@ def test_floats_and_strange_arrays_survive(path, small):
         loaded = load(path)
         assert loaded.problem.l2 == l2
         assert loaded.seed == 2**32 - 1
-        assert_same({k: np.ascontiguousarray(v) for k, v in odd.history.items()}["strided"], loaded.history["strided"])
+        assert_same(
+            {k: np.ascontiguousarray(v) for k, v in odd.history.items()}["strided"],
+            loaded.history["strided"],
+        )
         for name, array in odd.history.items():
             np.testing.assert_array_equal(array, loaded.history[name], strict=True)
     loaded.history["flags"][0] = False  # an array of one's own, not a view of the file
@@ -197,7 +226,12 @@ def test_the_same_solution_makes_the_same_file(path, tmp_path, small):
     save(small, path)
     save(small, tmp_path / "again")
     assert path.read_bytes() == (tmp_path / "again").read_bytes()
-    assert set(safetensors.numpy.load(path.read_bytes())) >= {"particles", "problem.features.rows", "problem.loss.y", "history.gap"}
+    assert set(safetensors.numpy.load(path.read_bytes())) >= {
+        "particles",
+        "problem.features.rows",
+        "problem.loss.y",
+        "history.gap",
+    }
 
 
 # Functions and classes of the user ------------------------------------------------------------------------------------------
@@ -205,7 +239,10 @@ def test_the_same_solution_makes_the_same_file(path, tmp_path, small):
 
 def test_functions_are_asked_for_by_name(path):
     save(solution_of(cross_entropy()), path)
-    with pytest.raises(ValueError, match=r"'h' of FunctionFeatures was \S*problems\.two_channels.*functions=\{'h': \.\.\.\}") as e:
+    with pytest.raises(
+        ValueError,
+        match=r"'h' of FunctionFeatures was \S*problems\.two_channels.*functions=\{'h': \.\.\.\}",
+    ) as e:
         load(path)
     assert not isinstance(e.value, FileFormatError)
     with pytest.raises(ValueError, match=r"'functions' parameter of load must be .*'g'"):
@@ -237,7 +274,9 @@ def test_classes_of_the_user_are_refused_and_nothing_is_written(path, small):
         solution = altered(small, problem=altered(small.problem, loss=loss))
         with pytest.raises(ValueError, match=rf"{type(loss).__name__} is a class of your own"):
             save(solution, path)
-    with pytest.raises(ValueError, match=r"history\.z is of type builtins\.object, which no file can hold"):
+    with pytest.raises(
+        ValueError, match=r"history\.z is of type builtins\.object, which no file can hold"
+    ):
         save(altered(small, history={"z": object()}), path)
     with pytest.raises(ValueError, match=r"seed of Solution must be .*int.*, not str"):
         save(altered(small, seed="7"), path)
@@ -262,7 +301,13 @@ def test_a_file_without_data_predicts(name, path):
     loaded = load(path, functions=FUNCTIONS.get(name))
     rows = np.asarray(solution.problem.features.rows)[:3] + 0.25
     assert_same(solution.predict(rows), loaded.predict(rows))
-    assert loaded.moments.shape[0] == loaded.dual.shape[0] == loaded.path.shape[1] == loaded.problem.weights.shape[0] == 0
+    assert (
+        loaded.moments.shape[0]
+        == loaded.dual.shape[0]
+        == loaded.path.shape[1]
+        == loaded.problem.weights.shape[0]
+        == 0
+    )
     assert loaded.path.shape[0] == 2
     assert "n=0" in repr(loaded.problem)
 
@@ -272,9 +317,18 @@ def test_a_file_without_data_holds_no_row(path, double):
     rows = np.full((4, 3), MARKER) * np.arange(1, 5)[:, None]
     targets, weights = MARKER + np.arange(4), MARKER * np.array([5, 1, 1, 1])
     with jax.enable_x64(double):
-        problem = ep.FiniteSum(ep.Neurons(rows), ep.Squared(targets), temperature=0.1, l2=0.1, weights=weights)
+        problem = ep.FiniteSum(
+            ep.Neurons(rows), ep.Squared(targets), temperature=0.1, l2=0.1, weights=weights
+        )
         solution = solution_of(problem, m=4)
-    secrets = [problem.features.rows, problem.loss.y, problem.weights, solution.moments, solution.dual, solution.path[1]]
+    secrets = [
+        problem.features.rows,
+        problem.loss.y,
+        problem.weights,
+        solution.moments,
+        solution.dual,
+        solution.path[1],
+    ]
     for data in (True, False):
         save(solution, path, data=data)
         raw = path.read_bytes()
@@ -304,11 +358,17 @@ def flip(raw, bit):
     return bytes(raw)
 
 
-@pytest.mark.parametrize("flips", [500, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize(
+    "flips", [500, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"]
+)
 def test_a_flipped_bit_is_found(path, small, flips):
     save(small, path)
     whole = path.read_bytes()
-    bits = range(8 * len(whole)) if flips is None else random.Random(0).sample(range(8 * len(whole)), flips)
+    bits = (
+        range(8 * len(whole))
+        if flips is None
+        else random.Random(0).sample(range(8 * len(whole)), flips)
+    )
     for bit in bits:
         path.write_bytes(flip(whole, bit))
         with pytest.raises(FileFormatError, match=r"solution\.safetensors"):
@@ -361,8 +421,14 @@ def array(name, value):
 
 FORGERIES = {
     "nothing": (lambda fields, tensors: None, None),
-    "NaN among the particles": (array("particles", np.array([[1.0], [np.nan]], np.float32)), r"particles\[1, 0\] is nan"),
-    "infinite data": (array("problem.loss.y", np.array([np.inf, 0], np.float32)), r"problem\.loss\.y\[0\] is inf"),
+    "NaN among the particles": (
+        array("particles", np.array([[1.0], [np.nan]], np.float32)),
+        r"particles\[1, 0\] is nan",
+    ),
+    "infinite data": (
+        array("problem.loss.y", np.array([np.inf, 0], np.float32)),
+        r"problem\.loss\.y\[0\] is inf",
+    ),
     "a text for a number": (put("problem.temperature", "hot"), "temperature of FiniteSum must be"),
     "a negative temperature": (put("problem.temperature", -1.0), "'temperature'"),
     "a NaN temperature": (put("problem.temperature", float("nan")), "'temperature'"),
@@ -376,9 +442,15 @@ FORGERIES = {
     "an array that is not there": (put("seed", {"array": "numpy"}), "seed"),
     "an array too many": (array("extra", np.ones(1)), "no arrays besides"),
     "a NumPy array for a JAX one": (put("moments", {"array": "numpy"}), "moments of Solution"),
-    "whole numbers for particles": (array("particles", np.ones((2, 1), np.int32)), "particles of Solution"),
+    "whole numbers for particles": (
+        array("particles", np.ones((2, 1), np.int32)),
+        "particles of Solution",
+    ),
     "a wrong rank": (array("particles", np.ones(2, np.float32)), "particles of Solution"),
-    "particles of another dimension": (array("particles", np.ones((2, 3), np.float32)), "do not fit"),
+    "particles of another dimension": (
+        array("particles", np.ones((2, 3), np.float32)),
+        "do not fit",
+    ),
     "too few weights": (array("weights", np.ones(1, np.float32)), "do not fit"),
     "too many moments": (array("moments", np.ones(3, np.float32)), "do not fit"),
     "a field too few": (lambda fields, tensors: fields.pop("seed"), "seed"),
@@ -406,7 +478,9 @@ def test_other_versions_kinds_and_files_are_told_apart(path, small):
         load(path)
     save(small, path)
     forge(path, keep, schema=2)
-    with pytest.raises(FileFormatError, match="written by a newer version of entroplay: schema 2, this one reads 1"):
+    with pytest.raises(
+        FileFormatError, match="written by a newer version of entroplay: schema 2, this one reads 1"
+    ):
         load(path)
     for schema in (0, "1", None, True, 1.5, [1]):
         save(small, path)
@@ -423,7 +497,9 @@ def test_other_versions_kinds_and_files_are_told_apart(path, small):
     with pytest.raises(FileFormatError, match="holds a checkpoint, not a solution"):
         load(path)
     safetensors.numpy.save_file({"weights": np.ones(3)}, path)
-    with pytest.raises(FileFormatError, match="a safetensors file, but not one that entroplay wrote"):
+    with pytest.raises(
+        FileFormatError, match="a safetensors file, but not one that entroplay wrote"
+    ):
         load(path)
 
 
@@ -473,7 +549,9 @@ def test_what_is_not_finite_is_not_written(path, small, field, bad):
 
 @pytest.mark.parametrize("where", ["fsync", "replace", "open", "write"])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_failure_while_writing_leaves_the_old_file_and_nothing_else(path, small, monkeypatch, where, error):
+def test_a_failure_while_writing_leaves_the_old_file_and_nothing_else(
+    path, small, monkeypatch, where, error
+):
     save(small, path)
 
     def fail(*args, **kwargs):
@@ -553,14 +631,19 @@ KILLED = textwrap.dedent("""
 
 @pytest.mark.parametrize("kills", [8, pytest.param(25, marks=pytest.mark.slow)])
 def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path, small, kills):
-    pair = [altered(small, particles=jnp.full((m, 1), m, jnp.float32), weights=jnp.ones(m)) for m in (200_000, 300_000)]
+    pair = [
+        altered(small, particles=jnp.full((m, 1), m, jnp.float32), weights=jnp.ones(m))
+        for m in (200_000, 300_000)
+    ]
     for name, solution in zip("ab", pair, strict=True):
         save(solution, tmp_path / name)
     target, rng, seen = tmp_path / "target", random.Random(0), set()
     save(small, target)
     command = [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
         for kill in range(kills):
             print("go", file=parent.stdin, flush=True)
             child = int(parent.stdout.readline())
@@ -573,9 +656,16 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path, small, kill
             assert parent.stdout.readline() == "dead\n"
             loaded = load(target)
             seen.add(loaded.particles.shape[0])
-            assert_same(loaded, {solution.particles.shape[0]: solution for solution in (small, *pair)}[loaded.particles.shape[0]])
+            assert_same(
+                loaded,
+                {solution.particles.shape[0]: solution for solution in (small, *pair)}[
+                    loaded.particles.shape[0]
+                ],
+            )
         parent.stdin.close()
-    assert seen & {200_000, 300_000}, "no save was ever completed: the kills came too early to prove anything"
+    assert seen & {200_000, 300_000}, (
+        "no save was ever completed: the kills came too early to prove anything"
+    )
     unfinished = set(tmp_path.glob(".entroplay-*.tmp"))
     assert unfinished or kills < 25, "no kill fell into a write: nothing is proved"
     assert set(tmp_path.iterdir()) - unfinished == {tmp_path / "a", tmp_path / "b", target}
@@ -587,7 +677,13 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path, small, kill
 def test_a_checkpoint_comes_back(path):
     assert read_checkpoint(path) is None
     with jax.enable_x64(True):
-        leaves = [jnp.arange(3.0), jnp.ones((2, 2), jnp.float32), np.array(0.1), jnp.asarray(7, jnp.int32), jnp.zeros((0, 4))]
+        leaves = [
+            jnp.arange(3.0),
+            jnp.ones((2, 2), jnp.float32),
+            np.array(0.1),
+            jnp.asarray(7, jnp.int32),
+            jnp.zeros((0, 4)),
+        ]
         leaves += [jax.random.key_data(jax.random.key(1))]
     history = {"gap": np.array([np.nan, np.inf, 0.1]), "iteration": np.arange(3)}
     write_checkpoint(path, fingerprint="abc", iteration=3, leaves=leaves, history=history)
@@ -607,7 +703,12 @@ def test_a_checkpoint_holds_many_leaves_in_order(path):
 
 def test_a_bad_checkpoint_is_neither_written_nor_read(path):
     def write(**changes):
-        arguments = {"fingerprint": "f", "iteration": 1, "leaves": [np.ones(2)], "history": {"gap": np.ones(1)}} | changes
+        arguments = {
+            "fingerprint": "f",
+            "iteration": 1,
+            "leaves": [np.ones(2)],
+            "history": {"gap": np.ones(1)},
+        } | changes
         write_checkpoint(path, **arguments)
 
     with pytest.raises(ValueError, match=r"leaves\.1\[1\] is nan"):
@@ -653,7 +754,9 @@ class Callable:
 
 
 def capturing(add, multiply, loss, table, scale):
-    return lambda theta, x: scale(add(theta[0], x)) * table[1] if (multiply is not None, loss) else x
+    return lambda theta, x: (
+        scale(add(theta[0], x)) * table[1] if (multiply is not None, loss) else x
+    )
 
 
 class Pair(NamedTuple):
@@ -672,10 +775,14 @@ def run(**changes):
         "features": None, "loss": None, "temperature": 0.05, "l2": 0.05, "solver": ep.EFP(0.1, ep.ULA(0.01, steps=3)), "m": 10,
         "seed": 0,
     } | changes  # fmt: skip
-    features = given["features"] or ep.Neurons(given["X"], given["activation"], given["bias"], scale=given["scale"])
+    features = given["features"] or ep.Neurons(
+        given["X"], given["activation"], given["bias"], scale=given["scale"]
+    )
     loss = given["loss"] or ep.Squared(given["y"])
     weights = None if given["weights"] is None else given["weights"]
-    problem = ep.FiniteSum(features, loss, temperature=given["temperature"], l2=given["l2"], weights=weights)
+    problem = ep.FiniteSum(
+        features, loss, temperature=given["temperature"], l2=given["l2"], weights=weights
+    )
     return fingerprint(problem, given["solver"], given["m"], given["seed"])
 
 
@@ -733,27 +840,61 @@ RUNS = {
     "step_size": lambda: run(solver=ep.EFP(0.1, ep.ULA(0.02, steps=3))),
     "sampler": lambda: run(solver=ep.EFP(0.1, ep.MALA(step_size=0.01, steps=3))),
     "schedule": lambda: run(solver=ep.EFP(optax.exponential_decay(0.1, 10, 0.5))),
-    "schedule, another parameter": lambda: run(solver=ep.EFP(optax.exponential_decay(0.1, 10, 0.6))),
-    "schedules joined": lambda: run(solver=ep.EFP(optax.join_schedules([halving, optax.constant_schedule(0.1)], [5]))),
-    "schedules joined later": lambda: run(solver=ep.EFP(optax.join_schedules([halving, optax.constant_schedule(0.1)], [6]))),
+    "schedule, another parameter": lambda: run(
+        solver=ep.EFP(optax.exponential_decay(0.1, 10, 0.6))
+    ),
+    "schedules joined": lambda: run(
+        solver=ep.EFP(optax.join_schedules([halving, optax.constant_schedule(0.1)], [5]))
+    ),
+    "schedules joined later": lambda: run(
+        solver=ep.EFP(optax.join_schedules([halving, optax.constant_schedule(0.1)], [6]))
+    ),
     "function": lambda: run(features=features_by(lambda theta, x: jnp.tanh(theta[0] * x))),
-    "function, another name called": lambda: run(features=features_by(lambda theta, x: jnp.sin(theta[0] * x))),
-    "function, another constant": lambda: run(features=features_by(lambda theta, x: jnp.tanh(3 * theta[0] * x))),
-    "function, a set": lambda: run(features=features_by(lambda t, x: t[0] * x if "a" in {"a", "b", "c", "d"} else x)),
-    "function inside a function": lambda: run(features=features_by(lambda theta, x: (lambda z: z + 5)(theta[0] * x))),
-    "another function inside": lambda: run(features=features_by(lambda theta, x: (lambda z: z + 6)(theta[0] * x))),
+    "function, another name called": lambda: run(
+        features=features_by(lambda theta, x: jnp.sin(theta[0] * x))
+    ),
+    "function, another constant": lambda: run(
+        features=features_by(lambda theta, x: jnp.tanh(3 * theta[0] * x))
+    ),
+    "function, a set": lambda: run(
+        features=features_by(lambda t, x: t[0] * x if "a" in {"a", "b", "c", "d"} else x)
+    ),
+    "function inside a function": lambda: run(
+        features=features_by(lambda theta, x: (lambda z: z + 5)(theta[0] * x))
+    ),
+    "another function inside": lambda: run(
+        features=features_by(lambda theta, x: (lambda z: z + 6)(theta[0] * x))
+    ),
     "helper": lambda: run(features=features_by(lambda theta, x: helper(theta[0] * x))),
     "default": lambda: run(features=features_by(lambda theta, x, c=2: c * theta[0] * x)),
-    "default, another value": lambda: run(features=features_by(lambda theta, x, c=3: c * theta[0] * x)),
-    "partial": lambda: run(features=features_by(functools.partial(lambda c, theta, x: c * theta[0] * x, 2.0))),
-    "partial, another value": lambda: run(features=features_by(functools.partial(lambda c, theta, x: c * theta[0] * x, 3.0))),
-    "captured objects": lambda: run(features=features_by(capturing(jnp.add, np.multiply, ep.Squared, {1: 2.0}, Callable(3)))),
-    "other captured objects": lambda: run(features=features_by(capturing(jnp.add, np.multiply, ep.Squared, {1: 2.0}, Callable(4)))),
-    "another ufunc captured": lambda: run(features=features_by(capturing(jnp.add, np.add, ep.Squared, {1: 2.0}, Callable(3)))),
-    "another table captured": lambda: run(features=features_by(capturing(jnp.add, np.add, ep.Squared, {1: 3.0}, Callable(3)))),
-    "another jax ufunc": lambda: run(features=features_by(capturing(jnp.subtract, np.add, ep.Squared, {1: 3.0}, Callable(3)))),
+    "default, another value": lambda: run(
+        features=features_by(lambda theta, x, c=3: c * theta[0] * x)
+    ),
+    "partial": lambda: run(
+        features=features_by(functools.partial(lambda c, theta, x: c * theta[0] * x, 2.0))
+    ),
+    "partial, another value": lambda: run(
+        features=features_by(functools.partial(lambda c, theta, x: c * theta[0] * x, 3.0))
+    ),
+    "captured objects": lambda: run(
+        features=features_by(capturing(jnp.add, np.multiply, ep.Squared, {1: 2.0}, Callable(3)))
+    ),
+    "other captured objects": lambda: run(
+        features=features_by(capturing(jnp.add, np.multiply, ep.Squared, {1: 2.0}, Callable(4)))
+    ),
+    "another ufunc captured": lambda: run(
+        features=features_by(capturing(jnp.add, np.add, ep.Squared, {1: 2.0}, Callable(3)))
+    ),
+    "another table captured": lambda: run(
+        features=features_by(capturing(jnp.add, np.add, ep.Squared, {1: 3.0}, Callable(3)))
+    ),
+    "another jax ufunc": lambda: run(
+        features=features_by(capturing(jnp.subtract, np.add, ep.Squared, {1: 3.0}, Callable(3)))
+    ),
     **{
-        f"captured {value!r}": lambda value=value: run(features=features_by(capturing(jnp.add, value, 0, {1: 3.0}, Callable(3))))
+        f"captured {value!r}": lambda value=value: run(
+            features=features_by(capturing(jnp.add, value, 0, {1: 3.0}, Callable(3)))
+        )
         for value in (
             b"1",
             b"2",
@@ -767,12 +908,18 @@ RUNS = {
             {"k": 1},
         )
     },
-    "a captured key": lambda: run(features=features_by(capturing(jnp.add, jax.random.key(0), 0, {1: 3.0}, Callable(3)))),
-    "another captured key": lambda: run(features=features_by(capturing(jnp.add, jax.random.key(1), 0, {1: 3.0}, Callable(3)))),
+    "a captured key": lambda: run(
+        features=features_by(capturing(jnp.add, jax.random.key(0), 0, {1: 3.0}, Callable(3)))
+    ),
+    "another captured key": lambda: run(
+        features=features_by(capturing(jnp.add, jax.random.key(1), 0, {1: 3.0}, Callable(3)))
+    ),
     "a method": lambda: run(features=features_by(Callable(3).method)),
     "another object's method": lambda: run(features=features_by(Callable(4).method)),
     "compiled": lambda: run(features=features_by(jax.jit(lambda theta, x: 7 * theta[0] * x))),
-    "compiled, another constant": lambda: run(features=features_by(jax.jit(lambda theta, x: 8 * theta[0] * x))),
+    "compiled, another constant": lambda: run(
+        features=features_by(jax.jit(lambda theta, x: 8 * theta[0] * x))
+    ),
 }
 
 
@@ -789,7 +936,10 @@ def test_a_value_captured_or_global_is_a_part_of_the_function(monkeypatch):
     def scaled_by(array):
         return lambda theta, x: theta[0] * x * array.sum()
 
-    one, other = (run(features=features_by(scaled_by(jnp.asarray(values)))) for values in ([1.0, 2.0], [1.0, 2.5]))
+    one, other = (
+        run(features=features_by(scaled_by(jnp.asarray(values))))
+        for values in ([1.0, 2.0], [1.0, 2.5])
+    )
     assert one != other
     assert one == run(features=features_by(scaled_by(jnp.asarray([1.0, 2.0]))))
     before = RUNS["helper"]()
@@ -803,7 +953,10 @@ def test_a_function_that_was_used_is_still_the_same():
     for i in range(100):
         halved(np.ones(1), i)
     solution = ep.solve(
-        ep.FiniteSum(features_by(halved), ep.Squared(INPUTS), temperature=0.1, l2=0.1), ep.MFLD(), particles=2, iterations=1
+        ep.FiniteSum(features_by(halved), ep.Squared(INPUTS), temperature=0.1, l2=0.1),
+        ep.MFLD(),
+        particles=2,
+        iterations=1,
     )
     assert solution.status == "iterations"
     assert run(features=features_by(halved)) == before
@@ -820,5 +973,9 @@ def test_fingerprints_outlive_the_process():
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "JAX_PLATFORMS": "cpu"}
         command = [sys.executable, "-c", script, str(Path(__file__).parent)]
-        outputs.add(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout)
+        outputs.add(
+            subprocess.run(
+                command, capture_output=True, text=True, check=True, env=environment
+            ).stdout
+        )
     assert len(outputs) == 1

@@ -25,11 +25,15 @@ from entroplay.sklearn.rows import WeightedRows, merge
 
 def uniform(rows, width, temperature=0.1, variance=None):
     n, d = rows.shape
-    return Posed(rows, np.full(n, 1 / n), width, np.ones(d) if variance is None else variance, temperature)
+    return Posed(
+        rows, np.full(n, 1 / n), width, np.ones(d) if variance is None else variance, temperature
+    )
 
 
 def solved(posed, count=4096, seed=0, rounds=3, last=None, limit=100):
-    return solve_on_support(posed, count, np.random.default_rng(seed), last=last, rounds=rounds, record=Record(limit))
+    return solve_on_support(
+        posed, count, np.random.default_rng(seed), last=last, rounds=rounds, record=Record(limit)
+    )
 
 
 def moments(posed, support):
@@ -41,7 +45,9 @@ def moments(posed, support):
 @pytest.mark.parametrize("d", [1, 2])
 def test_the_optimum_is_that_of_quadrature(d):
     rng = np.random.default_rng(d)
-    rows = np.concatenate([rng.normal(-1, 0.3, size=(15, d)), rng.normal(1, 0.5, size=(15, d)), np.full((1, d), 3.0)])
+    rows = np.concatenate(
+        [rng.normal(-1, 0.3, size=(15, d)), rng.normal(1, 0.5, size=(15, d)), np.full((1, d), 3.0)]
+    )
     posed = uniform(rows, 0.5)
     support = solved(posed)
     assert support.converged
@@ -72,23 +78,35 @@ def test_another_optimiser_finds_the_same():
         weights = dual.value(v, dual.potential(v))[1]
         return posed.weights * (np.exp(v) * (weights @ dual.kernel) - 1)
 
-    other = minimize(value, dual.first(), jac=gradient, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10})
+    other = minimize(
+        value,
+        dual.first(),
+        jac=gradient,
+        method="L-BFGS-B",
+        options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10},
+    )
     # A decrement below 1e-6 leaves half of that to gain.
     assert other.fun <= value(support.log_slopes) <= other.fun + 5e-7
     # The optimality condition, u_i H_i = 1: at a decrement of 1e-6 the next step would be sqrt(1e-6 n) at the most.
-    np.testing.assert_allclose(np.exp(support.log_slopes) * (support.weights @ dual.kernel), 1, atol=4e-3)
+    np.testing.assert_allclose(
+        np.exp(support.log_slopes) * (support.weights @ dual.kernel), 1, atol=4e-3
+    )
 
 
 def test_the_record_has_a_gap_that_closes_and_a_limit():
     rows = np.random.default_rng(0).normal(size=(40, 2))
     record = Record(100)
-    support = solve_on_support(uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=1, record=record)
+    support = solve_on_support(
+        uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=1, record=record
+    )
     gaps = [step["gap"] for step in record.steps]
     assert gaps[-1] < 1e-5 < gaps[0]
     assert min(gaps) >= 0  # weak duality
     assert support.converged
     short = Record(1)
-    assert not solve_on_support(uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=3, record=short).converged
+    assert not solve_on_support(
+        uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=3, record=short
+    ).converged
     assert len(short.steps) == 1
 
 
@@ -100,9 +118,13 @@ def test_base_weights_average_one_under_every_proposal():
         proposal = _proposal(posed, last, rng)
         parts = [part.draw(round(20_000 * part.share), rng) for part in proposal]
         points = np.concatenate(parts)
-        log_q = log_sum_exp(np.stack([np.log(part.share) + part.log_density(points) for part in proposal], axis=1))
+        log_q = log_sum_exp(
+            np.stack([np.log(part.share) + part.log_density(points) for part in proposal], axis=1)
+        )
         base = np.exp(proposal[0].log_density(points) - log_q)
-        assert abs(base.mean() - 1) < 4 * base.std() / np.sqrt(len(base))  # independent draws would have this error; strata less
+        assert abs(base.mean() - 1) < 4 * base.std() / np.sqrt(
+            len(base)
+        )  # independent draws would have this error; strata less
         assert base.max() <= 1 / proposal[0].share + 1e-9
 
 
@@ -121,7 +143,12 @@ def test_a_row_far_from_all_others_has_points_of_its_own():
     # Near an isolated row the measure's mass a solves 1/(61 a) = temperature (1 + log of its density against the prior's): of the
     # order of one over the rows, times ten for the temperature, divided by a logarithm of some ten.
     assert 0.2 / 61 < support.weights[near].sum() < 5 / 61
-    assert np.abs(np.exp(support.log_slopes) * (support.weights @ posed.kernel(support.points)) - 1).max() < 0.05
+    assert (
+        np.abs(
+            np.exp(support.log_slopes) * (support.weights @ posed.kernel(support.points)) - 1
+        ).max()
+        < 0.05
+    )
 
 
 def test_more_points_come_closer():
@@ -129,7 +156,9 @@ def test_more_points_come_closer():
     rows = load("galaxies") / 10_000
     posed = uniform((rows - rows.mean()) / rows.std(), 0.3)
     with jax.enable_x64(True):
-        problem = ep.FiniteSum(ep.GaussianKernel(posed.rows, 0.3), ep.NegLog(), temperature=0.1, l2=0.05)
+        problem = ep.FiniteSum(
+            ep.GaussianKernel(posed.rows, 0.3), ep.NegLog(), temperature=0.1, l2=0.05
+        )
         exact = ep.grid.solve(problem, points=2001)
     height = (2 * np.pi * 0.09) ** -0.5
     gaps = []
@@ -161,7 +190,10 @@ def test_of_many_rows_some_lead_the_way():
     assert solve_on_support(posed, 1024, rng, last=support, rounds=1, record=record).converged
     # Some ten degrees of freedom that 2000 rows know differ by 10 / (2 * 2000) nats, those of 1024 points by 10 / 1024.
     height = -0.5 * np.log(2 * np.pi * 0.25)
-    assert abs(posed.weights @ support.log_slopes - height - record.steps[-1]["loss_particles"]) < 0.0125
+    assert (
+        abs(posed.weights @ support.log_slopes - height - record.steps[-1]["loss_particles"])
+        < 0.0125
+    )
 
 
 def test_small_tools():
@@ -169,6 +201,10 @@ def test_small_tools():
     weights = np.array([0.5, 0.25, 0.25, 0.0])
     assert np.bincount(systematic(weights, 8, rng), minlength=4).tolist() == [4, 2, 2, 0]
     a, b = rng.normal(size=(7, 3)), rng.normal(size=(5, 3))
-    np.testing.assert_allclose(square_distances(a, b), ((a[:, None] - b[None]) ** 2).sum(axis=2), atol=1e-12)
-    np.testing.assert_allclose(log_sum_exp(np.array([[-1e4, -1e4], [0.0, np.log(3)]])), [-1e4 + np.log(2), np.log(4)])
+    np.testing.assert_allclose(
+        square_distances(a, b), ((a[:, None] - b[None]) ** 2).sum(axis=2), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        log_sum_exp(np.array([[-1e4, -1e4], [0.0, np.log(3)]])), [-1e4 + np.log(2), np.log(4)]
+    )
     np.testing.assert_array_equal(in_blocks(lambda part: part[:, 0] * 2, a, 2**21), a[:, 0] * 2)

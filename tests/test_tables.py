@@ -41,7 +41,9 @@ def test_columns_are_numbers_or_texts(tmp_path):
 
 
 def test_texts_become_indicators_and_unknown_ones_none(tmp_path):
-    inputs = Inputs.of(read_table(write(tmp_path, HEADER + "1,red,5\n2,blue,6\n")), leave_out=["price"])
+    inputs = Inputs.of(
+        read_table(write(tmp_path, HEADER + "1,red,5\n2,blue,6\n")), leave_out=["price"]
+    )
     assert Inputs.from_list(json.loads(json.dumps(inputs.to_list()))) == inputs
     other = read_table(write(tmp_path, HEADER + "3,red,0\n4,green,0\n", "other.csv"))
     assert inputs.matrix(other).tolist() == [[3, 0, 1], [4, 0, 0]]
@@ -98,17 +100,31 @@ def test_a_marginal_of_all_columns_is_the_density():
     model = MeanFieldDensity(0.7, particles=1024, random_state=0).fit(rows)
     np.testing.assert_allclose(marginal(model, rows, [0, 1]), model.score_samples(rows), rtol=1e-9)
     grid = np.linspace(-40, 40, 8001)
-    assert np.trapezoid(np.exp(marginal(model, grid[:, None], [1])), grid) == pytest.approx(1, abs=1e-9)
+    assert np.trapezoid(np.exp(marginal(model, grid[:, None], [1])), grid) == pytest.approx(
+        1, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fit", "data.csv", "--target", "cost"], "data.csv has no column 'cost'; it has 'width', 'colour', 'price'"),
+        (
+            ["fit", "data.csv", "--target", "cost"],
+            "data.csv has no column 'cost'; it has 'width', 'colour', 'price'",
+        ),
         (["fit", "nothing.csv", "--target", "price"], "There is no file nothing.csv"),
-        (["fit", "data.csv", "--target", "colour", "--task", "regression"], "Column 'colour' must hold numbers, got"),
-        (["fit", "data.csv", "--target", "price", "--out", "picture.bmp"], "--out must end in .png, .svg, .pdf"),
-        (["fit", "data.csv", "--target", "price", "--model", "no/where"], "There is no folder no to write to"),
+        (
+            ["fit", "data.csv", "--target", "colour", "--task", "regression"],
+            "Column 'colour' must hold numbers, got",
+        ),
+        (
+            ["fit", "data.csv", "--target", "price", "--out", "picture.bmp"],
+            "--out must end in .png, .svg, .pdf",
+        ),
+        (
+            ["fit", "data.csv", "--target", "price", "--model", "no/where"],
+            "There is no folder no to write to",
+        ),
         (["fit", "data.csv", "--target", "price", "--ignore", "size"], "has no column 'size'"),
         (["density", "data.csv", "--columns", "width,colour"], "Column 'colour' must hold numbers"),
         (["predict", "nothing", "data.csv"], "No such file or directory: 'nothing'"),
@@ -150,7 +166,20 @@ def test_fit_and_predict(tmp_path, monkeypatch, capsys, task):
     assert summary["verified"]
     assert "Certified: at most" in captured.err
     assert (tmp_path / "data-fit.png").read_bytes().startswith(b"\x89PNG")
-    assert main(["predict", "data-model.safetensors", str(path), "--out", "predicted.csv", "--out", "predicted.png"]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                "data-model.safetensors",
+                str(path),
+                "--out",
+                "predicted.csv",
+                "--out",
+                "predicted.png",
+            ]
+        )
+        == 0
+    )
     predicted = read_table(tmp_path / "predicted.csv").column("price")
     if task == "regression":
         assert np.corrcoef(predicted, price)[0, 1] > 0.98

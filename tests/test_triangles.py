@@ -26,7 +26,10 @@ def triangles(kind, count, rng):
         case "ordinary":
             corners = inside
         case "slivers":
-            corners = inside[:, :1] + rng.normal(size=(count, 1, 2)) * np.array([0, 1, 1.001])[None, :, None] * 4
+            corners = (
+                inside[:, :1]
+                + rng.normal(size=(count, 1, 2)) * np.array([0, 1, 1.001])[None, :, None] * 4
+            )
             corners = corners + 1e-3 * rng.normal(size=corners.shape)
         case "horizontal edge":
             corners = inside
@@ -47,9 +50,22 @@ def triangles(kind, count, rng):
     return corners.reshape(count, 6)
 
 
-KINDS = ("ordinary", "slivers", "horizontal edge", "vertical edge", "off canvas", "flipped", "huge", "tiny", "inside one pixel")
+KINDS = (
+    "ordinary",
+    "slivers",
+    "horizontal edge",
+    "vertical edge",
+    "off canvas",
+    "flipped",
+    "huge",
+    "tiny",
+    "inside one pixel",
+)
 IMPLEMENTATIONS = {
-    "reference": (raster.reference_gather, lambda c, k: raster.reference_deposit(c, k, height=HEIGHT, width=WIDTH)),
+    "reference": (
+        raster.reference_gather,
+        lambda c, k: raster.reference_deposit(c, k, height=HEIGHT, width=WIDTH),
+    ),
     "kernel": (raster.gather, lambda c, k: raster.deposit(c, k, HEIGHT, WIDTH)),
 }
 
@@ -73,7 +89,9 @@ def test_without_kernels_the_reference_speaks_up_once(monkeypatch):
     corners, colours = jnp.asarray([[1.0, 1.0, 5.0, 2.0, 3.0, 6.0]]), jnp.ones((1, 1))
     with pytest.warns(UserWarning, match="none here"):
         alone = raster.deposit(corners, colours, HEIGHT, WIDTH)
-    np.testing.assert_allclose(raster.deposit(corners, colours, HEIGHT, WIDTH), alone)  # no second warning, or it would fail
+    np.testing.assert_allclose(
+        raster.deposit(corners, colours, HEIGHT, WIDTH), alone
+    )  # no second warning, or it would fail
     native.usable.cache_clear()
 
 
@@ -105,11 +123,15 @@ def difference_quotient(function, corners, step=1e-6):
     for c in range(6):
         shift = np.zeros(6)
         shift[c] = step
-        gradient[c] = (float(function(corners + shift)) - float(function(corners - shift))) / (2 * step)
+        gradient[c] = (float(function(corners + shift)) - float(function(corners - shift))) / (
+            2 * step
+        )
     return gradient
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("horizontal edge", "vertical edge")])
+@pytest.mark.parametrize(
+    "kind", [k for k in KINDS if k not in ("horizontal edge", "vertical edge")]
+)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_gradients_are_difference_quotients(implementation, kind):
     """Random corners are almost surely off the grid's lines, where the area has a kink. Central differences of a piecewise
@@ -126,7 +148,9 @@ def test_gradients_are_difference_quotients(implementation, kind):
         for corners in triangles(kind, 40, rng):
             expected = difference_quotient(value, corners)
             scale = 1 + np.abs(corners).max()
-            np.testing.assert_allclose(both(jnp.asarray(corners))[1][0], expected, atol=3e-8 * scale)
+            np.testing.assert_allclose(
+                both(jnp.asarray(corners))[1][0], expected, atol=3e-8 * scale
+            )
 
 
 def test_edges_along_the_axes_have_a_gradient_too():
@@ -175,20 +199,34 @@ def test_the_kernels_are_the_reference(channels, dtype):
     rng = np.random.default_rng(5)
     corners = np.concatenate([triangles(kind, 30, rng) for kind in KINDS])
     with jax.enable_x64(dtype == np.float64):
-        corners, colours = jnp.asarray(corners, dtype), jnp.asarray(rng.normal(size=(len(corners), channels)), dtype)
+        corners, colours = (
+            jnp.asarray(corners, dtype),
+            jnp.asarray(rng.normal(size=(len(corners), channels)), dtype),
+        )
         picture = jnp.asarray(rng.normal(size=(HEIGHT, WIDTH, channels)), dtype)
         weights = jnp.asarray(rng.uniform(size=(HEIGHT, WIDTH)), dtype)
         size = {"height": HEIGHT, "width": WIDTH}
         pairs = [
-            (raster.gather(corners, colours, picture)[0], raster.reference_gather(corners, colours, picture)[0]),
-            (raster.deposit(corners, colours, **size), raster.reference_deposit(corners, colours, **size)),
+            (
+                raster.gather(corners, colours, picture)[0],
+                raster.reference_gather(corners, colours, picture)[0],
+            ),
+            (
+                raster.deposit(corners, colours, **size),
+                raster.reference_deposit(corners, colours, **size),
+            ),
             (raster.square_norm(corners, weights), raster.reference_square_norm(corners, weights)),
-            (raster.deposit_squares(corners, colours, **size), raster.reference_deposit_squares(corners, colours, **size)),
+            (
+                raster.deposit_squares(corners, colours, **size),
+                raster.reference_deposit_squares(corners, colours, **size),
+            ),
         ]
         tolerance = 1e-10 if dtype == np.float64 else 2e-3
         for kernel, reference in pairs:
             np.testing.assert_allclose(kernel, reference, atol=tolerance, rtol=tolerance)
-        ours, theirs = (g(corners, colours, picture)[1] for g in (raster.gather, raster.reference_gather))
+        ours, theirs = (
+            g(corners, colours, picture)[1] for g in (raster.gather, raster.reference_gather)
+        )
         scale = 1 + np.abs(np.asarray(corners)).max(axis=1, keepdims=True)
         np.testing.assert_allclose(ours / scale, theirs / scale, atol=tolerance)
 
@@ -202,9 +240,17 @@ def test_layers_are_what_a_viewer_shows_and_know_their_slopes(implementation, ch
     rng = np.random.default_rng(6)
     corners = np.concatenate([triangles(kind, 2, rng) for kind in KINDS])
     colours, opacities = rng.uniform(size=(len(corners), channels)), rng.uniform(size=len(corners))
-    background, target = np.round(rng.uniform(size=channels) * 255) / 255, rng.uniform(size=(HEIGHT, WIDTH, channels))
-    lay = jax.jit(raster.lay if implementation == "kernel" else raster.reference_lay, static_argnames="levels")
-    pictures = {0.0: np.broadcast_to(background, target.shape), 255.0: np.broadcast_to(background, target.shape)}
+    background, target = (
+        np.round(rng.uniform(size=channels) * 255) / 255,
+        rng.uniform(size=(HEIGHT, WIDTH, channels)),
+    )
+    lay = jax.jit(
+        raster.lay if implementation == "kernel" else raster.reference_lay, static_argnames="levels"
+    )
+    pictures = {
+        0.0: np.broadcast_to(background, target.shape),
+        255.0: np.broadcast_to(background, target.shape),
+    }
     for triangle, colour, opacity in zip(corners, colours, opacities, strict=True):
         for levels, picture in pictures.items():
             picture = picture + opacity * clipped_area(triangle)[..., None] * (colour - picture)
@@ -216,16 +262,22 @@ def test_layers_are_what_a_viewer_shows_and_know_their_slopes(implementation, ch
         _, in_colours, in_opacities = lay(*fixed, levels=0.0)
 
         def distance(colours, opacities):
-            picture = lay(fixed[0], jnp.asarray(colours), jnp.asarray(opacities), *fixed[3:], levels=0.0)[0]
+            picture = lay(
+                fixed[0], jnp.asarray(colours), jnp.asarray(opacities), *fixed[3:], levels=0.0
+            )[0]
             return float(jnp.sum((picture - fixed[4]) ** 2)) / 2
 
         for r in range(0, len(corners), 3):
             step = np.zeros(len(corners))
             step[r] = 1e-5
-            along = (distance(colours, opacities + step) - distance(colours, opacities - step)) / 2e-5
+            along = (
+                distance(colours, opacities + step) - distance(colours, opacities - step)
+            ) / 2e-5
             np.testing.assert_allclose(in_opacities[r], along, atol=1e-7)
             painted = step[:, None] * np.eye(channels)[:1]
-            along = (distance(colours + painted, opacities) - distance(colours - painted, opacities)) / 2e-5
+            along = (
+                distance(colours + painted, opacities) - distance(colours - painted, opacities)
+            ) / 2e-5
             np.testing.assert_allclose(in_colours[r, 0], along, atol=1e-7)
 
 
@@ -239,16 +291,34 @@ def test_single_precision_keeps_its_digits():
     rng = np.random.default_rng(9)
     scale = np.tile([230 / WIDTH, 200 / HEIGHT], 3)
     corners = np.concatenate([triangles(kind, 60, rng) for kind in KINDS if kind != "huge"]) * scale
-    corners = np.concatenate([corners, corners * [1, 1, 1e-3, 1, 1e-3, 1]]).astype(np.float32)  # nearly vertical ones too
-    colours, picture = rng.normal(size=(len(corners), 3)).astype(np.float32), rng.normal(size=(200, 230, 3)).astype(np.float32)
-    single = [np.asarray(x) for x in raster.gather(*(jnp.asarray(a) for a in (corners, colours, picture)))]
+    corners = np.concatenate([corners, corners * [1, 1, 1e-3, 1, 1e-3, 1]]).astype(
+        np.float32
+    )  # nearly vertical ones too
+    colours, picture = (
+        rng.normal(size=(len(corners), 3)).astype(np.float32),
+        rng.normal(size=(200, 230, 3)).astype(np.float32),
+    )
+    single = [
+        np.asarray(x) for x in raster.gather(*(jnp.asarray(a) for a in (corners, colours, picture)))
+    ]
     with jax.enable_x64(True):
-        double = [np.asarray(x) for x in raster.gather(*(jnp.asarray(a, jnp.float64) for a in (corners, colours, picture)))]
+        double = [
+            np.asarray(x)
+            for x in raster.gather(
+                *(jnp.asarray(a, jnp.float64) for a in (corners, colours, picture))
+            )
+        ]
     for rounded, exact in zip(single, double, strict=True):
-        np.testing.assert_allclose(rounded, exact, rtol=1e-6, atol=1e-6 * np.sqrt(np.mean(exact**2)))
+        np.testing.assert_allclose(
+            rounded, exact, rtol=1e-6, atol=1e-6 * np.sqrt(np.mean(exact**2))
+        )
 
 
-coordinates = st.one_of(st.floats(-40, 40, width=32), st.integers(-3, 16).map(float), st.sampled_from([1e6, -1e6, 1e-30]))
+coordinates = st.one_of(
+    st.floats(-40, 40, width=32),
+    st.integers(-3, 16).map(float),
+    st.sampled_from([1e6, -1e6, 1e-30]),
+)
 
 
 @KERNELS
@@ -267,7 +337,9 @@ def test_whatever_the_corners_kernel_reference_and_transpose_agree(corners):
     assert (np.asarray(covered) > -1e-8).all()
     assert (np.asarray(covered) < 1 + 1e-8).all()
     np.testing.assert_allclose(value, reference_value, atol=1e-7)
-    np.testing.assert_allclose(value[0, 0], np.sum(np.asarray(covered) * np.asarray(picture)), atol=1e-7)
+    np.testing.assert_allclose(
+        value[0, 0], np.sum(np.asarray(covered) * np.asarray(picture)), atol=1e-7
+    )
 
 
 _jitted_reference = jax.jit(raster.reference_gather)
@@ -279,18 +351,27 @@ def test_the_feature_map_keeps_its_laws(colour, channels):
     """`values` entry by entry against the fast operations, and `pull` as the derivative of `potential`."""
     rng = np.random.default_rng(7)
     with jax.enable_x64(True):
-        features = ep.Triangles((HEIGHT, WIDTH), channels=channels, scale=2.0, spread=1.3, colour=colour)
+        features = ep.Triangles(
+            (HEIGHT, WIDTH), channels=channels, scale=2.0, spread=1.3, colour=colour
+        )
         particles = jnp.asarray(0.3 * rng.normal(size=(9, features.dim)))
         matrix = np.asarray(features.values(particles, features.rows))
-        weights, vector = jnp.asarray(rng.normal(size=9)), jnp.asarray(rng.normal(size=features.shape))
-        np.testing.assert_allclose(features.average(particles, weights), np.tensordot(weights, matrix, 1), atol=1e-12)
+        weights, vector = (
+            jnp.asarray(rng.normal(size=9)),
+            jnp.asarray(rng.normal(size=features.shape)),
+        )
+        np.testing.assert_allclose(
+            features.average(particles, weights), np.tensordot(weights, matrix, 1), atol=1e-12
+        )
         potential, pull = features.potential_and_pull(particles, vector)
         np.testing.assert_allclose(potential, np.tensordot(matrix, vector, vector.ndim), atol=1e-11)
         mean, covariance = features.mean_and_covariance(particles)
         np.testing.assert_allclose(mean, matrix.mean(axis=0), atol=1e-12)
         deviation = (matrix - matrix.mean(axis=0)).reshape(9, features.shape[0], -1)
         expected = np.einsum("rnk,rnl->nkl", deviation, deviation) / 8
-        np.testing.assert_allclose(covariance, expected if channels == 3 else expected[:, 0, 0], atol=1e-12)
+        np.testing.assert_allclose(
+            covariance, expected if channels == 3 else expected[:, 0, 0], atol=1e-12
+        )
         rows = jnp.asarray(rng.uniform(size=features.shape[0]))
         norms = np.einsum("n,rnk->r", rows, matrix.reshape(9, features.shape[0], -1) ** 2)
         np.testing.assert_allclose(features.square_norms(particles, rows), norms, atol=1e-11)

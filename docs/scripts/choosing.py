@@ -27,7 +27,9 @@ def classification() -> ep.FiniteSum:
 
     X, y = load_breast_cancer(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    return ep.FiniteSum(ep.Neurons(X, bias=True, scale=5.0), ep.Logistic(2 * y - 1), temperature=0.01, l2=0.01)
+    return ep.FiniteSum(
+        ep.Neurons(X, bias=True, scale=5.0), ep.Logistic(2 * y - 1), temperature=0.01, l2=0.01
+    )
 
 
 def density() -> ep.FiniteSum:
@@ -69,23 +71,41 @@ def one(problem_name: str, solver_name: str, *, only_compile: bool) -> dict[str,
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     certificate = ep.certify(solution)
     work = {name: float(solution.history[name][-1]) for name in ("pulls", "passes", "seconds")}
-    return work | {"memory": memory, "gap": certificate.gap_debiased, "bound": certificate.bound, "mixed": certificate.mixed}
+    return work | {
+        "memory": memory,
+        "gap": certificate.gap_debiased,
+        "bound": certificate.bound,
+        "mixed": certificate.mixed,
+    }
 
 
 def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as cache:
-        environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        environment = os.environ | {
+            "JAX_COMPILATION_CACHE_DIR": cache,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
         for problem in PROBLEMS:
             rows.append([f"**{problem}**", *[""] * 6])
             for solver in SOLVERS:
                 for turn in ("compile", "measure"):  # compiling takes memory of its own
                     command = [sys.executable, __file__, problem, solver, turn]
-                    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+                    done = subprocess.run(
+                        command, capture_output=True, text=True, check=True, env=environment
+                    )
                 result = json.loads(done.stdout)
                 rows.append([solver, *_cells(result)])
                 print(rows[-1], flush=True)
-    header = ["solver", "certified bound", "gap without noise bias", "pulls", "passes", "seconds", "MiB"]
+    header = [
+        "solver",
+        "certified bound",
+        "gap without noise bias",
+        "pulls",
+        "passes",
+        "seconds",
+        "MiB",
+    ]
     note = f"1000 particles, about {PULLS} gradient passes each, seed 0; MiB is the process's peak before the certificate."
     tables.write("choosing", header, rows, note)
 
@@ -95,7 +115,14 @@ def _cells(result: dict[str, object]) -> list[str]:
         return ["refused", *[""] * 5]
     bound = f"{result['bound']:.1e}" + ("" if result["mixed"] else " (not verified)")
     gap = f"{result['gap']:.1e}" if np.isfinite(result["gap"]) else "none"
-    return [bound, gap, f"{result['pulls']:.0f}", f"{result['passes']:.0f}", f"{result['seconds']:.2f}", f"{result['memory']:.0f}"]
+    return [
+        bound,
+        gap,
+        f"{result['pulls']:.0f}",
+        f"{result['passes']:.0f}",
+        f"{result['seconds']:.2f}",
+        f"{result['memory']:.0f}",
+    ]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ def main() -> None:
         cells = []
         for m in SIZES:
             errors = [ep.knn_entropy(rng.normal(size=(m, d))) - truth for _ in range(REPEATS)]
-            cells.append(f"{np.mean(errors):+.3f} ± {np.std(errors, ddof=1) / np.sqrt(REPEATS):.3f}")
+            cells.append(
+                f"{np.mean(errors):+.3f} ± {np.std(errors, ddof=1) / np.sqrt(REPEATS):.3f}"
+            )
         rows.append([str(d), *cells])
     note = f"Mean error over {REPEATS} clouds of N(0, I), k = 3, with its standard error."
     tables.write("entropy_bias", ["d", *(f"{m} particles" for m in SIZES)], rows, note)

@@ -23,7 +23,13 @@ MOMENTS_FROM = {"particles": 24, "iterations": 6, "seed": 3}
 
 def squared() -> ep.FiniteSum:
     loss = ep.Squared(np.sin(1.5 * INPUTS))
-    return ep.FiniteSum(ep.Neurons(INPUTS[:, None], bias=True), loss, temperature=0.05, l2=0.04, weights=1 + INPUTS**2)
+    return ep.FiniteSum(
+        ep.Neurons(INPUTS[:, None], bias=True),
+        loss,
+        temperature=0.05,
+        l2=0.04,
+        weights=1 + INPUTS**2,
+    )
 
 
 def solvers() -> dict[str, ep.Solver]:
@@ -50,12 +56,21 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 
 def fitted() -> dict[str, object]:
     X, y = table()
-    small = {"temperature": 0.03, "l2": 0.03, "particles": 64, "max_iter": 12, "random_state": 0, "tol": 5.0}
+    small = {
+        "temperature": 0.03,
+        "l2": 0.03,
+        "particles": 64,
+        "max_iter": 12,
+        "random_state": 0,
+        "tol": 5.0,
+    }
     labels = np.array(["low", "middle", "high"])[np.digitize(y, [-0.5, 0.5])]
     return {
         "regressor": estimators.MeanFieldRegressor(**small).fit(X, y),
         "classifier": estimators.MeanFieldClassifier(**small).fit(X, labels),
-        "density": estimators.MeanFieldDensity(bandwidth=0.5, particles=256, random_state=0, tol=5.0).fit(X),
+        "density": estimators.MeanFieldDensity(
+            bandwidth=0.5, particles=256, random_state=0, tol=5.0
+        ).fit(X),
     }
 
 
@@ -75,14 +90,27 @@ def main(folder: Path) -> None:
         expected[name] = np.asarray(solution.predict(ROWS)).tolist()
     painting = ep.paint(picture(), 12, iterations=30, seed=1)
     painting.save(folder / "painting.safetensors")
-    expected["painting"] = {"mse": painting.mse, "mean": np.asarray(painting.picture).mean(axis=(0, 1)).tolist()}
+    expected["painting"] = {
+        "mse": painting.mse,
+        "mean": np.asarray(painting.picture).mean(axis=(0, 1)).tolist(),
+    }
     X = table()[0][:6] + 0.1
     for name, estimator in fitted().items():
         ep.save(estimator, folder / f"{name}.safetensors")
-        predict = {"regressor": "predict", "classifier": "predict_proba", "density": "score_samples"}[name]
+        predict = {
+            "regressor": "predict",
+            "classifier": "predict_proba",
+            "density": "score_samples",
+        }[name]
         expected[name] = np.asarray(getattr(estimator, predict)(X)).tolist()
     solver = solvers()["newton_efp"]
-    ep.solve(squared(), solver, **MOMENTS_FROM, checkpoint=folder / "checkpoint.safetensors", callback=stop_after(4))
+    ep.solve(
+        squared(),
+        solver,
+        **MOMENTS_FROM,
+        checkpoint=folder / "checkpoint.safetensors",
+        callback=stop_after(4),
+    )
     command(folder, expected)
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
@@ -94,11 +122,26 @@ def command(folder: Path, expected: dict[str, object]) -> None:
     X, y = table()
     with tempfile.TemporaryDirectory() as scratch:
         data, out = Path(scratch) / "data.csv", Path(scratch) / "predictions.csv"
-        lines = [f"{a},{b},{'red' if a > 0 else 'blue'},{t}" for (a, b), t in zip(X.tolist(), y.tolist(), strict=True)]
+        lines = [
+            f"{a},{b},{'red' if a > 0 else 'blue'},{t}"
+            for (a, b), t in zip(X.tolist(), y.tolist(), strict=True)
+        ]
         data.write_text("length,width,colour,height\n" + "\n".join(lines) + "\n")
         model = folder / "table_model.safetensors"
-        options = ["--temperature", "0.03", "--l2", "0.03", "--no-baselines", "--quiet", "--out", f"{scratch}/fit.png"]
-        assert entroplay(["fit", str(data), "--target", "height", "--model", str(model), *options]) == 0
+        options = [
+            "--temperature",
+            "0.03",
+            "--l2",
+            "0.03",
+            "--no-baselines",
+            "--quiet",
+            "--out",
+            f"{scratch}/fit.png",
+        ]
+        assert (
+            entroplay(["fit", str(data), "--target", "height", "--model", str(model), *options])
+            == 0
+        )
         assert entroplay(["predict", str(model), str(data), "--out", str(out), "--quiet"]) == 0
         expected["table_model"] = {"data": data.read_text(), "predictions": out.read_text()}
 

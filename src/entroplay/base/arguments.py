@@ -26,7 +26,9 @@ def is_number(value: object) -> bool:
         return False
     if isinstance(value, int | float | np.integer | np.floating):
         return True
-    return isinstance(value, np.ndarray | jax.Array) and value.ndim == 0 and value.dtype.kind in "iuf"
+    return (
+        isinstance(value, np.ndarray | jax.Array) and value.ndim == 0 and value.dtype.kind in "iuf"
+    )
 
 
 def positive(owner: str, name: str, value: object) -> float:
@@ -43,6 +45,13 @@ def whole(owner: str, name: str, value: object, *, least: int = 1) -> int:
     return int(value)
 
 
+def seed_number(owner: str, value: object) -> int:
+    """`value` as an int, if JAX accepts it as a seed without truncating it."""
+    if whole(owner, "seed", value, least=0) >= 2**32:
+        raise invalid(owner, "seed", "a whole number from 0 to 2**32 - 1", value)
+    return int(value)  # type: ignore[call-overload]
+
+
 def flag(owner: str, name: str, value: object) -> bool:
     """`value` as a bool, if it is one."""
     if not isinstance(value, bool | np.bool_):
@@ -57,7 +66,9 @@ def one_of(owner: str, name: str, value: object, choices: tuple[str, ...]) -> st
     return value
 
 
-def real_array(owner: str, name: str, value: object, *, ndim: tuple[int, ...] | None = None) -> Array:
+def real_array(
+    owner: str, name: str, value: object, *, ndim: tuple[int, ...] | None = None
+) -> Array:
     """`value` as a finite floating JAX array of the default precision, with a non-empty leading axis."""
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -73,36 +84,69 @@ def real_array(owner: str, name: str, value: object, *, ndim: tuple[int, ...] | 
         first = int(np.argmax(bad))
         index = ", ".join(str(int(i)) for i in np.unravel_index(first, array.shape))
         where = f"{array.ravel()[first]} at [{index}]"
-        raise invalid(owner, name, "finite (no NaN, no infinity)", f"{int(bad.sum())} bad entries, the first {where}")
+        raise invalid(
+            owner,
+            name,
+            "finite (no NaN, no infinity)",
+            f"{int(bad.sum())} bad entries, the first {where}",
+        )
     with np.errstate(over="ignore"):
         converted = jnp.asarray(array, dtype=jnp.result_type(float))
     if not bool(jnp.isfinite(converted).all()):
-        raise invalid(owner, name, f"representable in {converted.dtype}", f"entries as large as {np.abs(array).max():g}")
+        raise invalid(
+            owner,
+            name,
+            f"representable in {converted.dtype}",
+            f"entries as large as {np.abs(array).max():g}",
+        )
     return converted
 
 
-def number_or_schedule(owner: str, name: str, value: object, *, at_most: float = math.inf) -> float | Schedule:
+def number_or_schedule(
+    owner: str, name: str, value: object, *, at_most: float = math.inf
+) -> float | Schedule:
     """A number in (0, at_most], or a schedule whose values are checked by `schedule_values` before a run."""
     if callable(value):
         return value
-    must_be = f"a number in (0, {at_most:g}] or a schedule" if math.isfinite(at_most) else "a positive number or a schedule"
+    must_be = (
+        f"a number in (0, {at_most:g}] or a schedule"
+        if math.isfinite(at_most)
+        else "a positive number or a schedule"
+    )
     if not is_number(value) or not 0 < float(value) <= at_most or not math.isfinite(float(value)):  # type: ignore[arg-type]
         raise invalid(owner, name, must_be, value)
     return float(value)  # type: ignore[arg-type]
 
 
-def check_schedule(owner: str, name: str, value: object, iterations: int, *, at_most: float = math.inf) -> None:
+def check_schedule(
+    owner: str, name: str, value: object, iterations: int, *, at_most: float = math.inf
+) -> None:
     """Refuse a schedule that leaves (0, at_most] at any of the iterations to come; numbers pass."""
     if not callable(value):
         return
     values = np.asarray(jax.vmap(value)(jnp.arange(iterations)))
     bad = ~(np.isfinite(values) & (values > 0) & (values <= at_most))
     if values.shape != (iterations,):
-        raise invalid(owner, name, "a schedule that returns one number per iteration", f"values of shape {values.shape[1:]}")
+        raise invalid(
+            owner,
+            name,
+            "a schedule that returns one number per iteration",
+            f"values of shape {values.shape[1:]}",
+        )
     if bad.any():
         first = int(np.argmax(bad))
         upper = f"{at_most:g}]" if math.isfinite(at_most) else "infinity)"
-        raise invalid(owner, name, f"a schedule with values in (0, {upper}", f"{values[first]:g} at iteration {first}")
+        raise invalid(
+            owner,
+            name,
+            f"a schedule with values in (0, {upper}",
+            f"{values[first]:g} at iteration {first}",
+        )
+
+
+def per_row(x: Array, like: Array) -> Array:
+    """Reshape one number per row so that it multiplies rows of one or of several channels."""
+    return x.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def value_at(value: Any, iteration: Any) -> Any:

@@ -23,7 +23,14 @@ from ..problems.datasets.teacher import paper_network
 from ..runs.solution import Solution
 from ..verbs.certify import Certificate, certify
 from ..verbs.solve import solve
-from .estimate import add_density_arguments, add_fit_arguments, add_predict_arguments, run_density, run_fit, run_predict
+from .estimate import (
+    add_density_arguments,
+    add_fit_arguments,
+    add_predict_arguments,
+    run_density,
+    run_fit,
+    run_predict,
+)
 from .paint import UsageError, add_paint_arguments, run_paint
 from .reproduce import add_reproduce_arguments, run_reproduce
 
@@ -62,7 +69,9 @@ def run() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if code == 130:
-        os._exit(code)  # an interrupted computation may still be under way, and would crash the interpreter's own ending
+        os._exit(
+            code
+        )  # an interrupted computation may still be under way, and would crash the interpreter's own ending
     sys.exit(code)
 
 
@@ -91,11 +100,25 @@ def _parser() -> argparse.ArgumentParser:
         "temperature = l2 = 0.01) and write a table, a picture and a summary.",
     )
     demo.add_argument(
-        "--out", type=Path, default=Path("demo-out"), metavar="DIR", help="folder for the files (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=Path("demo-out"),
+        metavar="DIR",
+        help="folder for the files (default: %(default)s)",
     )
-    demo.add_argument("--particles", type=_count, default=1000, metavar="M", help="size of the cloud (default: %(default)s)")
     demo.add_argument(
-        "--iterations", type=_count, default=600, metavar="T", help="iterations of the paper's EFP (default: %(default)s)"
+        "--particles",
+        type=_count,
+        default=1000,
+        metavar="M",
+        help="size of the cloud (default: %(default)s)",
+    )
+    demo.add_argument(
+        "--iterations",
+        type=_count,
+        default=600,
+        metavar="T",
+        help="iterations of the paper's EFP (default: %(default)s)",
     )
     demo.set_defaults(run=_demo)
     painter = commands.add_parser(
@@ -114,7 +137,9 @@ def _parser() -> argparse.ArgumentParser:
     add_fit_arguments(fit)
     fit.set_defaults(run=run_fit)
     predict = commands.add_parser(
-        "predict", help="apply a saved model to a table", description="Apply a model that `fit` or `density` saved to a table."
+        "predict",
+        help="apply a saved model to a table",
+        description="Apply a model that `fit` or `density` saved to a table.",
     )
     add_predict_arguments(predict)
     predict.set_defaults(run=run_predict)
@@ -134,9 +159,15 @@ def _parser() -> argparse.ArgumentParser:
     add_reproduce_arguments(paper)
     paper.set_defaults(run=run_reproduce)
     for command in (demo, painter, fit, predict, density, paper):
-        command.add_argument("--seed", type=_seed, default=0, help="seed of all randomness (default: %(default)s)")
+        command.add_argument(
+            "--seed", type=_seed, default=0, help="seed of all randomness (default: %(default)s)"
+        )
         command.add_argument("--quiet", action="store_true", help="print nothing but errors")
-        command.add_argument("--json", action="store_true", help="the summary as one JSON object on stdout, all else on stderr")
+        command.add_argument(
+            "--json",
+            action="store_true",
+            help="the summary as one JSON object on stdout, all else on stderr",
+        )
     return parser
 
 
@@ -157,7 +188,10 @@ def _seed(text: str) -> int:
 def _methods(full: int) -> dict[str, tuple[Solver, list[int]]]:
     """What the demo compares, and after how many iterations it draws up certificates."""
     return {
-        "Algorithm 2 (paper)": (EFP(rate=0.01, sampler=ULA(step_size=0.01, steps=10)), _stops(full, 50, times=4)),
+        "Algorithm 2 (paper)": (
+            EFP(rate=0.01, sampler=ULA(step_size=0.01, steps=10)),
+            _stops(full, 50, times=4),
+        ),
         "EFP, rate auto": (EFP(rate="auto"), [max(1, full // 3)]),
         "MFLD": (MFLD(step_size=0.1), [5 * full]),
         "NewtonEFP": (NewtonEFP(), _stops(max(1, full // 6), 5, times=4)),
@@ -168,7 +202,9 @@ def _demo(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     problem, methods = paper_network(), _methods(options.iterations)
     options.out.mkdir(parents=True, exist_ok=True)
     say(f"{problem}, {options.particles} particles, seed {options.seed}\n")
-    say(f"{'method':<20}{'iterations':>11}{'pulls':>8}{'seconds':>9}{'loss':>11}{'own gap':>11}{'certified bound':>17}")
+    say(
+        f"{'method':<20}{'iterations':>11}{'pulls':>8}{'seconds':>9}{'loss':>11}{'own gap':>11}{'certified bound':>17}"
+    )
     runs: dict[str, Solution] = {}
     certificates: dict[str, list[tuple[int, Certificate]]] = {}
     status = "done"
@@ -176,16 +212,27 @@ def _demo(options: argparse.Namespace, say: Say) -> dict[str, Any]:
         for name, (solver, stops) in methods.items():
             # The same seed gives the same run: a shorter one is the beginning of a longer one.
             for iterations in stops:
-                runs[name] = solve(problem, solver, particles=options.particles, iterations=iterations, seed=options.seed)
+                runs[name] = solve(
+                    problem,
+                    solver,
+                    particles=options.particles,
+                    iterations=iterations,
+                    seed=options.seed,
+                )
                 if runs[name].status == "interrupted":
                     raise KeyboardInterrupt
                 pulls = int(runs[name].history["pulls"][-1])
-                certificates.setdefault(name, []).append((pulls, certify(runs[name], seed=options.seed)))
+                certificates.setdefault(name, []).append(
+                    (pulls, certify(runs[name], seed=options.seed))
+                )
             say(_line(name, _row(runs[name], certificates[name][-1][1])))
     except KeyboardInterrupt:
         status = "interrupted"
         say("interrupted; what was done is kept")
-    rows = {name: _row(solution, *[c for _, c in certificates.get(name, [])][-1:]) for name, solution in runs.items()}
+    rows = {
+        name: _row(solution, *[c for _, c in certificates.get(name, [])][-1:])
+        for name, solution in runs.items()
+    }
     files = [options.out / "convergence.png", options.out / "summary.json"]
     _picture(runs, certificates, files[0])
     summary = {
@@ -193,8 +240,12 @@ def _demo(options: argparse.Namespace, say: Say) -> dict[str, Any]:
         "methods": rows, "files": [str(f) for f in files],
     }  # fmt: skip
     files[1].write_text(json.dumps(summary, indent=2) + "\n")
-    say("\nThe certified bound says how far above the global optimum the answer can be, by independent clouds; the own gap is")
-    say("what the run itself believed, good only if its chains had mixed. (?) marks bounds that the clouds did not verify.")
+    say(
+        "\nThe certified bound says how far above the global optimum the answer can be, by independent clouds; the own gap is"
+    )
+    say(
+        "what the run itself believed, good only if its chains had mixed. (?) marks bounds that the clouds did not verify."
+    )
     say("Wrote " + ", ".join(summary["files"]))
     return summary
 
@@ -233,14 +284,18 @@ def _row(solution: Solution, certificate: Certificate | None = None) -> dict[str
     }
 
 
-def _picture(runs: dict[str, Solution], certificates: dict[str, list[tuple[int, Certificate]]], path: Path) -> None:
+def _picture(
+    runs: dict[str, Solution], certificates: dict[str, list[tuple[int, Certificate]]], path: Path
+) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from ..verbs import plot
 
     figure = plot.certified(runs, certificates)
-    figure.suptitle("The paper's two-layer network: distance to the global optimum against gradient passes")
+    figure.suptitle(
+        "The paper's two-layer network: distance to the global optimum against gradient passes"
+    )
     figure.savefig(path, dpi=120)
 
 

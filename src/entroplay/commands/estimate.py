@@ -23,22 +23,57 @@ FEW_CLASSES = 20
 
 def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `entroplay fit`."""
-    parser.add_argument("data", type=Path, metavar="DATA", help="a .csv or .parquet file with a header")
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", help="a .csv or .parquet file with a header"
+    )
     parser.add_argument("--target", required=True, metavar="COLUMN", help="the column to predict")
-    parser.add_argument("--ignore", action="append", default=[], metavar="COLUMN", help="a column to leave out; may be repeated")
-    parser.add_argument("--task", choices=("regression", "classification"), help="default: by the type of the target")
-    parser.add_argument("--loss", choices=("squared", "huber"), default="squared", help="of a regression (default: %(default)s)")
-    _add_number(parser, "--temperature", "strength of the entropy (default: found by an internal split)")
+    parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="a column to leave out; may be repeated",
+    )
+    parser.add_argument(
+        "--task",
+        choices=("regression", "classification"),
+        help="default: by the type of the target",
+    )
+    parser.add_argument(
+        "--loss",
+        choices=("squared", "huber"),
+        default="squared",
+        help="of a regression (default: %(default)s)",
+    )
+    _add_number(
+        parser, "--temperature", "strength of the entropy (default: found by an internal split)"
+    )
     _add_number(parser, "--l2", "penalty (default: found likewise)")
-    parser.add_argument("--held-out", type=_share, default=0.2, metavar="SHARE", help="rows to score by (default: %(default)s)")
+    parser.add_argument(
+        "--held-out",
+        type=_share,
+        default=0.2,
+        metavar="SHARE",
+        help="rows to score by (default: %(default)s)",
+    )
     parser.add_argument("--no-baselines", action="store_true", help="do not fit others beside it")
     _add_files(parser, "the model (default: <data>-model.safetensors)", "<data>-fit.png")
 
 
 def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `entroplay predict`."""
-    parser.add_argument("model", type=Path, metavar="MODEL", help="what `entroplay fit` or `entroplay density` saved")
-    parser.add_argument("data", type=Path, metavar="DATA", help="a .csv or .parquet file with the columns of the training data")
+    parser.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL",
+        help="what `entroplay fit` or `entroplay density` saved",
+    )
+    parser.add_argument(
+        "data",
+        type=Path,
+        metavar="DATA",
+        help="a .csv or .parquet file with the columns of the training data",
+    )
     parser.add_argument(
         "--out", type=Path, action="append", metavar="FILE",
         help="a .csv file for the predictions, or a picture (.png, .svg, .pdf); may be repeated. Default: csv on stdout",
@@ -47,12 +82,31 @@ def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_density_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `entroplay density`."""
-    parser.add_argument("data", type=Path, metavar="DATA", help="a .csv or .parquet file with a header")
-    parser.add_argument("--columns", metavar="A,B", help="the columns to use (default: all that hold numbers)")
-    _add_number(parser, "--bandwidth", "of the kernel, one being as wide as the data (default: cross-validated)")
-    parser.add_argument("--covariance", choices=("local", "full", "diag"), default="local", help="shape of the kernel")
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", help="a .csv or .parquet file with a header"
+    )
+    parser.add_argument(
+        "--columns", metavar="A,B", help="the columns to use (default: all that hold numbers)"
+    )
+    _add_number(
+        parser,
+        "--bandwidth",
+        "of the kernel, one being as wide as the data (default: cross-validated)",
+    )
+    parser.add_argument(
+        "--covariance",
+        choices=("local", "full", "diag"),
+        default="local",
+        help="shape of the kernel",
+    )
     _add_number(parser, "--temperature", "strength of the entropy (default: 0.1)")
-    parser.add_argument("--held-out", type=_share, default=0.2, metavar="SHARE", help="rows to score by (default: %(default)s)")
+    parser.add_argument(
+        "--held-out",
+        type=_share,
+        default=0.2,
+        metavar="SHARE",
+        help="rows to score by (default: %(default)s)",
+    )
     parser.add_argument("--no-baselines", action="store_true", help="do not fit others beside it")
     _add_files(parser, "the model (default: <data>-density.safetensors)", "<data>-density.png")
 
@@ -63,7 +117,12 @@ def _add_number(parser: argparse.ArgumentParser, name: str, text: str) -> None:
 
 def _add_files(parser: argparse.ArgumentParser, model: str, picture: str) -> None:
     parser.add_argument("--model", type=Path, metavar="FILE", help=model)
-    parser.add_argument("--out", type=Path, metavar="PICTURE", help=f"a picture (.png, .svg, .pdf; default: {picture})")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="PICTURE",
+        help=f"a picture (.png, .svg, .pdf; default: {picture})",
+    )
 
 
 def _number(text: str) -> float:
@@ -104,13 +163,24 @@ def run_fit(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     except TableError as error:
         raise UsageError(str(error)) from error
     train, test = _split(len(y), options, y if classification else None)
-    say(f"{table.name}: {len(y)} rows, {X.shape[1]} inputs, {_describe(options.target, y, classification)}")
+    say(
+        f"{table.name}: {len(y)} rows, {X.shape[1]} inputs, {_describe(options.target, y, classification)}"
+    )
     model = _estimator(options, classification)
     rows, held_out = [], None
-    for name, estimator in {"entroplay": model, **({} if options.no_baselines else _baselines(classification))}.items():
+    for name, estimator in {
+        "entroplay": model,
+        **({} if options.no_baselines else _baselines(classification)),
+    }.items():
         began = time.perf_counter()
         fitted = _fitted(estimator, X[train], y[train])
-        rows.append({"model": name, "score": float(fitted.score(X[test], y[test])), "seconds": time.perf_counter() - began})
+        rows.append(
+            {
+                "model": name,
+                "score": float(fitted.score(X[test], y[test])),
+                "seconds": time.perf_counter() - began,
+            }
+        )
         held_out = fitted.predict(X[test]) if held_out is None else held_out
     measure = "accuracy" if classification else "R2"
     say(f"\n{'held-out ' + measure:<28}{'score':>8}{'seconds':>9}   ({len(test)} rows)")
@@ -119,7 +189,9 @@ def run_fit(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     final = _fitted(_estimator(options, classification), X, y, aloud=say)
     final.columns_ = {"target": options.target, "inputs": inputs.to_list()}
     say("\n" + _certified(final))
-    say(f"temperature {final.temperature_:.3g}, l2 {final.l2_:.3g}, {final.n_iter_} iterations, all {len(y)} rows")
+    say(
+        f"temperature {final.temperature_:.3g}, l2 {final.l2_:.3g}, {final.n_iter_} iterations, all {len(y)} rows"
+    )
     save(final, model_path)
     drawing.draw_predictions(y[test], np.asarray(held_out), options.target, picture, classification)
     say(f"Wrote {model_path}, {picture}")
@@ -142,7 +214,9 @@ def run_predict(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     try:
         model = load(options.model)
         if not hasattr(model, "columns_"):
-            raise UsageError(f"{options.model} was not saved by `entroplay fit` or `entroplay density`: its columns have no names.")
+            raise UsageError(
+                f"{options.model} was not saved by `entroplay fit` or `entroplay density`: its columns have no names."
+            )
         X = Inputs.from_list(model.columns_["inputs"]).matrix(table)
     except (TableError, FileFormatError, OSError) as error:
         raise UsageError(str(error)) from error
@@ -151,7 +225,9 @@ def run_predict(options: argparse.Namespace, say: Say) -> dict[str, Any]:
         columns = {"log_density": model.score_samples(X)}
     elif hasattr(model, "classes_"):
         shares = model.predict_proba(X)
-        columns = {target: model.predict(X)} | {f"P({label})": shares[:, k] for k, label in enumerate(model.classes_)}
+        columns = {target: model.predict(X)} | {
+            f"P({label})": shares[:, k] for k, label in enumerate(model.classes_)
+        }
     else:
         columns = {target: model.predict(X)}
     if not outputs and not options.json:
@@ -162,8 +238,15 @@ def run_predict(options: argparse.Namespace, say: Say) -> dict[str, Any]:
         else:
             _draw_predicted(model, table, X, columns, target, path)
         say(f"Wrote {path}")
-    return {"rows": len(table), "columns": list(columns), **_facts(model), "files": [str(p) for p in outputs]} | (
-        {} if outputs else {"predictions": {name: values.tolist() for name, values in columns.items()}}
+    return {
+        "rows": len(table),
+        "columns": list(columns),
+        **_facts(model),
+        "files": [str(p) for p in outputs],
+    } | (
+        {}
+        if outputs
+        else {"predictions": {name: values.tolist() for name, values in columns.items()}}
     )
 
 
@@ -178,7 +261,9 @@ def run_density(options: argparse.Namespace, say: Say) -> dict[str, Any]:
             names = [name for name, values in table.columns.items() if values.dtype != object]
         else:
             names = [name.strip() for name in options.columns.split(",")]
-        inputs = Inputs.of(Table(table.name, {name: _numbers(name, table.column(name)) for name in names}))
+        inputs = Inputs.of(
+            Table(table.name, {name: _numbers(name, table.column(name)) for name in names})
+        )
         X = inputs.matrix(table)
     except (TableError, StopIteration) as error:
         raise UsageError(str(error)) from error
@@ -187,10 +272,18 @@ def run_density(options: argparse.Namespace, say: Say) -> dict[str, Any]:
 
     def estimator() -> MeanFieldDensity:
         given = {} if options.temperature is None else {"temperature": options.temperature}
-        return MeanFieldDensity(options.bandwidth or "auto", covariance=options.covariance, random_state=options.seed, **given)
+        return MeanFieldDensity(
+            options.bandwidth or "auto",
+            covariance=options.covariance,
+            random_state=options.seed,
+            **given,
+        )
 
     rows = []
-    for name, candidate in {"entroplay": estimator(), **({} if options.no_baselines else _density_baselines(X[train]))}.items():
+    for name, candidate in {
+        "entroplay": estimator(),
+        **({} if options.no_baselines else _density_baselines(X[train])),
+    }.items():
         began = time.perf_counter()
         fitted = _fitted(candidate, X[train])
         score = float(np.mean(fitted.score_samples(X[test])))
@@ -250,7 +343,11 @@ def _task(target: np.ndarray) -> str:
 def _labels(target: np.ndarray) -> np.ndarray:
     if target.dtype == object:
         return target.astype(str).astype(object)
-    return target.astype(int) if (target == np.round(target)).all() else np.array([f"{v:g}" for v in target], dtype=object)
+    return (
+        target.astype(int)
+        if (target == np.round(target)).all()
+        else np.array([f"{v:g}" for v in target], dtype=object)
+    )
 
 
 def _numbers(name: str, column: np.ndarray) -> np.ndarray:
@@ -265,14 +362,21 @@ def _describe(name: str, y: np.ndarray, classification: bool) -> str:
     return f"regression of {name!r} (from {y.min():g} to {y.max():g})"
 
 
-def _split(n: int, options: argparse.Namespace, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _split(
+    n: int, options: argparse.Namespace, labels: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.model_selection import train_test_split
 
     if n < 10:
-        raise UsageError(f"{options.data} has {n} rows; a fit with rows held out needs 10 at the least.")
+        raise UsageError(
+            f"{options.data} has {n} rows; a fit with rows held out needs 10 at the least."
+        )
     common = labels is not None and np.unique(labels, return_counts=True)[1].min() >= 2
     train, test = train_test_split(
-        np.arange(n), test_size=options.held_out, random_state=options.seed, stratify=labels if common else None
+        np.arange(n),
+        test_size=options.held_out,
+        random_state=options.seed,
+        stratify=labels if common else None,
     )
     return np.asarray(train), np.asarray(test)
 
@@ -280,8 +384,16 @@ def _split(n: int, options: argparse.Namespace, labels: np.ndarray | None) -> tu
 def _estimator(options: argparse.Namespace, classification: bool) -> Any:
     from ..sklearn import MeanFieldClassifier, MeanFieldRegressor
 
-    common = {"temperature": options.temperature or "auto", "l2": options.l2 or "auto", "random_state": options.seed}
-    return MeanFieldClassifier(**common) if classification else MeanFieldRegressor(options.loss, **common)
+    common = {
+        "temperature": options.temperature or "auto",
+        "l2": options.l2 or "auto",
+        "random_state": options.seed,
+    }
+    return (
+        MeanFieldClassifier(**common)
+        if classification
+        else MeanFieldRegressor(options.loss, **common)
+    )
 
 
 def _baselines(classification: bool) -> dict[str, Any]:
@@ -292,7 +404,10 @@ def _baselines(classification: bool) -> dict[str, Any]:
 
     if classification:
         linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-        return {"logistic regression": linear, "gradient boosting": HistGradientBoostingClassifier(random_state=0)}
+        return {
+            "logistic regression": linear,
+            "gradient boosting": HistGradientBoostingClassifier(random_state=0),
+        }
     linear = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13)))
     return {"ridge": linear, "gradient boosting": HistGradientBoostingRegressor(random_state=0)}
 
@@ -321,7 +436,9 @@ def _fitted(estimator: Any, *data: np.ndarray, aloud: Say | None = None) -> Any:
 def _certified(model: Any) -> str:
     certificate = model.certificate_
     if certificate is None or not certificate.mixed:
-        return "The distance to the global optimum could not be verified" + (f": {certificate.reason}." if certificate else ".")
+        return "The distance to the global optimum could not be verified" + (
+            f": {certificate.reason}." if certificate else "."
+        )
     return f"Certified: at most {certificate.bound:.3g} above the global optimum."
 
 
@@ -332,7 +449,12 @@ def _facts(model: Any) -> dict[str, Any]:
 
 
 def _draw_predicted(
-    model: Any, table: Table, X: np.ndarray, columns: dict[str, np.ndarray], target: str | None, path: Path
+    model: Any,
+    table: Table,
+    X: np.ndarray,
+    columns: dict[str, np.ndarray],
+    target: str | None,
+    path: Path,
 ) -> None:
     """Against the truth where the table has it, else how the predictions are distributed."""
     from ..sklearn import drawing
@@ -343,5 +465,7 @@ def _draw_predicted(
     predicted = columns[target]
     if target in table.columns:
         truth = table.columns[target]
-        return drawing.draw_predictions(_labels(truth) if classification else truth, predicted, target, path, classification)
+        return drawing.draw_predictions(
+            _labels(truth) if classification else truth, predicted, target, path, classification
+        )
     return drawing.draw_distribution(predicted, target, path, classification)

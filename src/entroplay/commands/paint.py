@@ -22,30 +22,65 @@ class UsageError(Exception):
 
 def add_paint_arguments(parser: argparse.ArgumentParser, count: Callable[[str], int]) -> None:
     """The options of the command."""
-    parser.add_argument("images", nargs="*", metavar="IMAGE", help="photographs; default: scikit-image's astronaut")
+    parser.add_argument(
+        "images", nargs="*", metavar="IMAGE", help="photographs; default: scikit-image's astronaut"
+    )
     parser.add_argument(
         "--out", action="append", metavar="FILE",
         help="what to write, by ending: .png (.mean.png: the running mean), .jpg, .webp, .svg, .gif, .mp4, .webm, .jsonl, "
         ".safetensors. May be repeated; {name} stands for the image's name. Default: a .png, an .svg and a .gif",
     )  # fmt: skip
-    parser.add_argument("--triangles", type=count, default=None, metavar="M", help="how many (default: 1000)")
-    parser.add_argument("--size", type=count, default=256, metavar="PIXELS", help="longer side of the fit (default: %(default)s)")
     parser.add_argument(
-        "--render-size", type=count, metavar="PIXELS", help="longer side of the pictures that are written (default: the fit's)"
+        "--triangles", type=count, default=None, metavar="M", help="how many (default: 1000)"
     )
-    parser.add_argument("--method", choices=METHODS, default="mfld", help="mfld (default) or the paper's efp")
-    parser.add_argument("--preset", choices=PRESETS, help="paper: the setting of the paper's experiment")
-    parser.add_argument("--iterations", type=count, metavar="T", help="how many steps (default: 2000)")
-    parser.add_argument("--seconds", type=float, metavar="S", help="paint for so long, instead of --iterations")
-    parser.add_argument("--target-mse", type=float, metavar="MSE", help="stop when the mean squared error is below")
-    parser.add_argument("--background", metavar="COLOUR", help="of the canvas: a name or #rrggbb (default: the mean colour)")
-    parser.add_argument("--resume", type=Path, metavar="FILE", help="a .safetensors painting whose triangles to go on from")
+    parser.add_argument(
+        "--size",
+        type=count,
+        default=256,
+        metavar="PIXELS",
+        help="longer side of the fit (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--render-size",
+        type=count,
+        metavar="PIXELS",
+        help="longer side of the pictures that are written (default: the fit's)",
+    )
+    parser.add_argument(
+        "--method", choices=METHODS, default="mfld", help="mfld (default) or the paper's efp"
+    )
+    parser.add_argument(
+        "--preset", choices=PRESETS, help="paper: the setting of the paper's experiment"
+    )
+    parser.add_argument(
+        "--iterations", type=count, metavar="T", help="how many steps (default: 2000)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="paint for so long, instead of --iterations"
+    )
+    parser.add_argument(
+        "--target-mse", type=float, metavar="MSE", help="stop when the mean squared error is below"
+    )
+    parser.add_argument(
+        "--background",
+        metavar="COLOUR",
+        help="of the canvas: a name or #rrggbb (default: the mean colour)",
+    )
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="a .safetensors painting whose triangles to go on from",
+    )
 
 
 def run_paint(options: argparse.Namespace, say: Callable[..., None]) -> dict[str, Any]:
     """Check everything, then paint image after image."""
     images = options.images or [ASTRONAUT]
-    jobs = [(image, _outputs(options.out or DEFAULT_OUTPUTS, image, len(images) > 1)) for image in images]
+    jobs = [
+        (image, _outputs(options.out or DEFAULT_OUTPUTS, image, len(images) > 1))
+        for image in images
+    ]
     for number, option in (("--seconds", options.seconds), ("--target-mse", options.target_mse)):
         if option is not None and not 0 < option < float("inf"):
             raise UsageError(f"{number} must be a positive number, got {option}.")
@@ -69,9 +104,14 @@ def run_paint(options: argparse.Namespace, say: Callable[..., None]) -> dict[str
         say(painting)
         for path in outputs:
             # A film of print size would be huge; films keep a size of their own.
-            facts = write(painting, path, size=None if path.suffix.lower() in FILMS else options.render_size)
+            facts = write(
+                painting, path, size=None if path.suffix.lower() in FILMS else options.render_size
+            )
             report["files"].append(facts)
-            say(f"Wrote {path}" + (f", whose own MSE is {facts['mse']:.6f}" if "mse" in facts else ""))
+            say(
+                f"Wrote {path}"
+                + (f", whose own MSE is {facts['mse']:.6f}" if "mse" in facts else "")
+            )
         reports.append(report)
         if painting.solution.status == "interrupted":
             status = "interrupted"
@@ -83,7 +123,9 @@ def _outputs(patterns: Any, image: str, several: bool) -> list[Path]:
     paths = []
     for pattern in patterns:
         if several and "{name}" not in str(pattern):
-            raise UsageError(f"--out {pattern} would be written once per image: put {{name}} into it.")
+            raise UsageError(
+                f"--out {pattern} would be written once per image: put {{name}} into it."
+            )
         try:
             paths.append(check_output(str(pattern).replace("{name}", Path(image).stem)))
         except ValueError as error:
@@ -94,14 +136,18 @@ def _outputs(patterns: Any, image: str, several: bool) -> list[Path]:
 def _photograph(image: str, options: argparse.Namespace, background: Any) -> Any:
     if image == ASTRONAUT and not Path(image).exists():
         return read_image(_astronaut(), size=options.size)
-    return read_image(image, size=options.size, matte="white" if background is None else options.background)
+    return read_image(
+        image, size=options.size, matte="white" if background is None else options.background
+    )
 
 
 def _astronaut() -> Any:
     try:
         from skimage.data import astronaut
     except ImportError as error:
-        raise ImageError("The default picture needs scikit-image: pip install 'entroplay[paint]', or name a file.") from error
+        raise ImageError(
+            "The default picture needs scikit-image: pip install 'entroplay[paint]', or name a file."
+        ) from error
     return astronaut()
 
 
@@ -115,7 +161,12 @@ def _resumed(path: Path) -> Painting:
 
 
 def _paint(
-    photograph: Any, options: argparse.Namespace, background: Any, start: Painting | None, say: Callable[..., None], image: str
+    photograph: Any,
+    options: argparse.Namespace,
+    background: Any,
+    start: Painting | None,
+    say: Callable[..., None],
+    image: str,
 ) -> Painting:
     last = -1.0
 

@@ -41,9 +41,19 @@ SCALES = ("quick", "full")
 
 def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("parts", nargs="+", choices=("all", *PARTS), metavar="PART", help="all, or some of: " + ", ".join(PARTS))
     parser.add_argument(
-        "--out", type=Path, default=Path("reproduced"), metavar="DIR", help="folder for the files (default: %(default)s)"
+        "parts",
+        nargs="+",
+        choices=("all", *PARTS),
+        metavar="PART",
+        help="all, or some of: " + ", ".join(PARTS),
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("reproduced"),
+        metavar="DIR",
+        help="folder for the files (default: %(default)s)",
     )
     parser.add_argument(
         "--scale",
@@ -52,7 +62,9 @@ def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         help="quick: small problems, a minute; full (default): the paper's, some six minutes",
     )
     parser.add_argument(
-        "--target", metavar="IMAGE", help="what to paint; default: the Mona Lisa of the package mvtb-data, else the astronaut"
+        "--target",
+        metavar="IMAGE",
+        help="what to paint; default: the Mona Lisa of the package mvtb-data, else the astronaut",
     )
 
 
@@ -68,12 +80,21 @@ def run_reproduce(options: argparse.Namespace, say: Callable[..., None]) -> dict
         for part in _all_parts(names, options, say):
             done[part.name] = part
             say(f"{part.name}: {part.found} ({part.seconds:.0f} s)")
-            write_page([done[name] for name in PARTS if name in done], options.out, f"Scale {options.scale}, seed {options.seed}.")
+            write_page(
+                [done[name] for name in PARTS if name in done],
+                options.out,
+                f"Scale {options.scale}, seed {options.seed}.",
+            )
     except KeyboardInterrupt:
         status = "interrupted"
         say("interrupted; the parts that were done are kept")
     parts = [done[name] for name in PARTS if name in done]
-    surprises = [f"{part.name}: {c.where}: {c.statement}" for part in parts for c in part.claims if not c.as_expected]
+    surprises = [
+        f"{part.name}: {c.where}: {c.statement}"
+        for part in parts
+        for c in part.claims
+        if not c.as_expected
+    ]
     summary = {
         "status": status,
         "scale": options.scale,
@@ -86,7 +107,9 @@ def run_reproduce(options: argparse.Namespace, say: Callable[..., None]) -> dict
     }
     (options.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     if parts:
-        say(f"{summary['statements'] - len(surprises)} of {summary['statements']} statements as expected. Wrote {summary['page']}")
+        say(
+            f"{summary['statements'] - len(surprises)} of {summary['statements']} statements as expected. Wrote {summary['page']}"
+        )
     for surprise in surprises:
         say(f"NOT as expected: {surprise}")
     return summary
@@ -114,19 +137,30 @@ class _Job:
         part = PARTS[name](quick=self.quick, seed=self.seed, **extra)
         write_part(part, self.out, dpi=70 if self.quick else 120)
         # The figures are in their files; they stay in this process.
-        return dataclasses.replace(part, figures=dict.fromkeys(part.figures), seconds=time.perf_counter() - before)
+        return dataclasses.replace(
+            part, figures=dict.fromkeys(part.figures), seconds=time.perf_counter() - before
+        )
 
 
-def _all_parts(names: list[str], options: argparse.Namespace, say: Callable[..., None]) -> Iterator[Part]:
+def _all_parts(
+    names: list[str], options: argparse.Namespace, say: Callable[..., None]
+) -> Iterator[Part]:
     """Each part as soon as it is done; where there are several, two processes share them."""
-    groups = [group for group in (tuple(n for n in group if n in names) for group in GROUPS) if group]
-    jobs = [_Job(group, options.scale == "quick", options.seed, options.target, options.out) for group in groups]
+    groups = [
+        group for group in (tuple(n for n in group if n in names) for group in GROUPS) if group
+    ]
+    jobs = [
+        _Job(group, options.scale == "quick", options.seed, options.target, options.out)
+        for group in groups
+    ]
     if len(jobs) == 1:
         yield from jobs[0].run()
         return
     say(f"{len(names)} parts in two processes ...")
     cache = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    with multiprocessing.get_context("spawn").Pool(2, _prepare, (cache,)) as pool:  # leaving it ends the processes
+    with multiprocessing.get_context("spawn").Pool(
+        2, _prepare, (cache,)
+    ) as pool:  # leaving it ends the processes
         for parts in pool.imap_unordered(_Job.run, jobs):
             yield from parts
 
@@ -166,4 +200,6 @@ def _check_target(path: str | None) -> None:
     except ImageError as error:
         raise UsageError(str(error)) from error
     except ImportError as error:
-        raise UsageError("Figures 3 to 5 need a picture: pip install 'entroplay[paint]', or give one with --target.") from error
+        raise UsageError(
+            "Figures 3 to 5 need a picture: pip install 'entroplay[paint]', or give one with --target."
+        ) from error

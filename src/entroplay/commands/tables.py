@@ -31,7 +31,9 @@ class Table:
     def column(self, name: str) -> np.ndarray:
         """One column by its name."""
         if name not in self.columns:
-            raise TableError(f"{self.name} has no column {name!r}; it has {', '.join(map(repr, self.columns))}.")
+            raise TableError(
+                f"{self.name} has no column {name!r}; it has {', '.join(map(repr, self.columns))}."
+            )
         return self.columns[name]
 
 
@@ -60,14 +62,20 @@ def _csv(path: Path) -> dict[str, Sequence[Any]]:
     header = [name.strip() for name in rows[0]]
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
-            raise TableError(f"{path}: row {number} has {len(row)} fields, the header {len(header)}.")
-    return {name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(_names(path, header))}
+            raise TableError(
+                f"{path}: row {number} has {len(row)} fields, the header {len(header)}."
+            )
+    return {
+        name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(_names(path, header))
+    }
 
 
 def _names(path: Path, header: list[str]) -> list[str]:
     twice = {name for name in header if header.count(name) > 1 or not name}
     if twice:
-        raise TableError(f"{path}: every column needs a name of its own; these are empty or repeated: {sorted(twice)}.")
+        raise TableError(
+            f"{path}: every column needs a name of its own; these are empty or repeated: {sorted(twice)}."
+        )
     return header
 
 
@@ -79,11 +87,15 @@ def _parquet(path: Path) -> dict[str, Sequence[Any]]:
             continue
         except Exception as error:  # each library has exceptions of its own
             raise TableError(f"{path} cannot be read as parquet: {error}") from error
-        columns = table.to_pydict() if hasattr(table, "to_pydict") else table.to_dict(as_series=False)
+        columns = (
+            table.to_pydict() if hasattr(table, "to_pydict") else table.to_dict(as_series=False)
+        )
         if not columns or not len(next(iter(columns.values()))):
             raise TableError(f"{path} has no rows.")
         return columns
-    raise TableError(f"{path}: parquet files need pyarrow or polars (pip install pyarrow). A .csv file needs nothing.")
+    raise TableError(
+        f"{path}: parquet files need pyarrow or polars (pip install pyarrow). A .csv file needs nothing."
+    )
 
 
 def _checked(path: Path, columns: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
@@ -92,7 +104,9 @@ def _checked(path: Path, columns: dict[str, Sequence[Any]]) -> dict[str, np.ndar
     for name, values in columns.items():
         for number, value in enumerate(values, start=2):
             if value is None or str(value).strip().lower() in MISSING:
-                raise TableError(f"{path}: column {name!r} has no value in row {number}. Fill it in, or leave out the row.")
+                raise TableError(
+                    f"{path}: column {name!r} has no value in row {number}. Fill it in, or leave out the row."
+                )
         try:
             column = np.array([float(value) for value in values])
         except (TypeError, ValueError):
@@ -119,7 +133,11 @@ class Inputs:
         kept = [(name, values) for name, values in table.columns.items() if name not in leave_out]
         if not kept:
             raise TableError(f"{table.name} has no column left to learn from.")
-        return cls(tuple((n, tuple(sorted(set(v.tolist()))) if v.dtype == object else None) for n, v in kept))
+        return cls(
+            tuple(
+                (n, tuple(sorted(set(v.tolist()))) if v.dtype == object else None) for n, v in kept
+            )
+        )
 
     def matrix(self, table: Table) -> np.ndarray:
         """(n, p), from a table that has these columns."""
@@ -128,7 +146,9 @@ class Inputs:
             column = table.column(name)
             if values is None:
                 if column.dtype == object:
-                    raise TableError(f"{table.name}: column {name!r} must hold numbers, got {column[0]!r} among others.")
+                    raise TableError(
+                        f"{table.name}: column {name!r} must hold numbers, got {column[0]!r} among others."
+                    )
                 parts.append(column[:, None])
             else:
                 texts = np.array([_text(v) for v in column])
@@ -141,7 +161,9 @@ class Inputs:
 
     @classmethod
     def from_list(cls, items: list[Any]) -> Inputs:
-        return cls(tuple((name, None if values is None else tuple(values)) for name, values in items))
+        return cls(
+            tuple((name, None if values is None else tuple(values)) for name, values in items)
+        )
 
 
 def _text(value: Any) -> str:
@@ -157,7 +179,10 @@ def write_csv(path: Path, columns: dict[str, np.ndarray]) -> None:
 def to_csv(columns: dict[str, np.ndarray]) -> str:
     """The text of a csv file."""
     lines = [",".join(map(_quoted, columns))]
-    lines += [",".join(_quoted(v) for v in row) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
+    lines += [
+        ",".join(_quoted(v) for v in row)
+        for row in zip(*(c.tolist() for c in columns.values()), strict=True)
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,9 @@ DIRECT, LEAST_RIDGE = 1024, 1e-5
 channels), and by a quarter of the iterations for more."""
 
 
-def calibrated_weights(problem: FiniteSum, particles: Particles, moments: Moments, ridge: float | None = None) -> Float[Array, "m"]:
+def calibrated_weights(
+    problem: FiniteSum, particles: Particles, moments: Moments, ridge: float | None = None
+) -> Float[Array, "m"]:
     """Weights w that sum to one with sum_r w_r h(theta_r) = H on the training rows, as close to 1/m as can be.
 
     They minimise sum_i w_i |sum_r w_r h_i(theta_r) - H_i|^2 + ridge |w - 1/m|^2: ridge regression in the space of particles,
@@ -37,13 +39,21 @@ def calibrated_weights(problem: FiniteSum, particles: Particles, moments: Moment
 
 @eqx.filter_jit
 def _solve(
-    problem: FiniteSum, particles: Particles, moments: Moments, relative: Float[Array, ""], strict: bool
+    problem: FiniteSum,
+    particles: Particles,
+    moments: Moments,
+    relative: Float[Array, ""],
+    strict: bool,
 ) -> Float[Array, "m"]:
     m = particles.shape[0]
     cloud = SeenCloud.of(problem.features, particles)
     mean, covariance = cloud.mean_and_covariance()
     root = jnp.sqrt(problem.weights)
-    trace = m * problem.weights @ (covariance if moments.ndim == 1 else jnp.trace(covariance, axis1=1, axis2=2))
+    trace = (
+        m
+        * problem.weights
+        @ (covariance if moments.ndim == 1 else jnp.trace(covariance, axis1=1, axis2=2))
+    )
     ridge = relative * trace + jnp.finfo(problem.dtype).tiny
 
     def rows(x: Moments) -> Moments:
@@ -58,13 +68,26 @@ def _solve(
 
     if moments.size <= DIRECT and not strict:
         scale = jnp.broadcast_to(rows(jnp.ones_like(moments)), moments.shape).ravel()
-        gram = m * cloud.covariance_matrix(jnp.ones(m, problem.dtype)) * scale[:, None] * scale[None, :]
-        factor = jax.scipy.linalg.cho_factor(gram + ridge * jnp.eye(moments.size, dtype=problem.dtype))
+        gram = (
+            m
+            * cloud.covariance_matrix(jnp.ones(m, problem.dtype))
+            * scale[:, None]
+            * scale[None, :]
+        )
+        factor = jax.scipy.linalg.cho_factor(
+            gram + ridge * jnp.eye(moments.size, dtype=problem.dtype)
+        )
         z = jax.scipy.linalg.cho_solve(factor, rows(moments - mean).ravel()).reshape(moments.shape)
     else:
         ones = jnp.ones_like(problem.weights)
         limit = ITERATIONS if strict else ITERATIONS // 4
-        z, _ = conjugate_gradients(operator, rows(moments - mean), ones, iterations=limit, tolerance=TOLERANCE)
+        z, _ = conjugate_gradients(
+            operator, rows(moments - mean), ones, iterations=limit, tolerance=TOLERANCE
+        )
     change = lift(z)
-    weights = 1 / m + change - jnp.mean(change)  # once more: where z is large, the first mean was taken of large numbers
-    return jnp.where(jnp.all(jnp.isfinite(weights)), weights, 1 / m)  # a run that diverged keeps plain ones
+    weights = (
+        1 / m + change - jnp.mean(change)
+    )  # once more: where z is large, the first mean was taken of large numbers
+    return jnp.where(
+        jnp.all(jnp.isfinite(weights)), weights, 1 / m
+    )  # a run that diverged keeps plain ones

@@ -84,12 +84,18 @@ class SeenCloud(eqx.Module):
         mean = self.average(weights)
         if self.matrix is None:
             return self.features.gram(self.particles, weights, mean)
-        matrix = self.matrix if self.outputs is None else self.matrix[:, :, None] * self.outputs[:, None, :]
+        matrix = (
+            self.matrix
+            if self.outputs is None
+            else self.matrix[:, :, None] * self.outputs[:, None, :]
+        )
         deviation = (matrix - mean[None]).reshape(self.particles.shape[0], -1)
         return (deviation * weights[:, None]).T @ deviation
 
 
-def covariance_product(problem: FiniteSum, cloud: SeenCloud, vector: Moments, members: Float[Array, "m"]) -> Moments:
+def covariance_product(
+    problem: FiniteSum, cloud: SeenCloud, vector: Moments, members: Float[Array, "m"]
+) -> Moments:
     """CW(v) = Cov(h) W v over the particles with membership one (zero for the others)."""
     b = cloud.potential(problem.weigh(vector))
     count = jnp.sum(members)

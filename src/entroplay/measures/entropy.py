@@ -36,15 +36,28 @@ def knn_entropy(particles: Float[Array, "m d"] | np.ndarray, neighbours: int = 3
     m, d = cloud.shape
     k = whole("knn_entropy", "neighbours", neighbours)
     if k >= m:
-        raise invalid("knn_entropy", "neighbours", f"less than the number of particles, {m}", neighbours)
+        raise invalid(
+            "knn_entropy", "neighbours", f"less than the number of particles, {m}", neighbours
+        )
     distance = KDTree(cloud).query(cloud, k=k + 1)[0][:, k]
     if (distance == 0).any():
-        raise invalid("knn_entropy", "particles", "distinct draws", f"{int((distance == 0).sum())} with {k} copies of themselves")
+        raise invalid(
+            "knn_entropy",
+            "particles",
+            "distinct draws",
+            f"{int((distance == 0).sum())} with {k} copies of themselves",
+        )
     log_ball = d / 2 * np.log(np.pi) - gammaln(d / 2 + 1)
     return float(digamma(m) - digamma(k) + log_ball + d * np.log(distance).mean())
 
 
-def objective(problem: FiniteSum, particles: Float[Array, "m d"], *, moments: Moments | None = None, neighbours: int = 3) -> float:
+def objective(
+    problem: FiniteSum,
+    particles: Float[Array, "m d"],
+    *,
+    moments: Moments | None = None,
+    neighbours: int = 3,
+) -> float:
     """L(mu) of the law mu of a cloud of independent draws: loss and penalty by averages, the entropy by nearest neighbours.
 
     Args:
@@ -58,7 +71,9 @@ def objective(problem: FiniteSum, particles: Float[Array, "m d"], *, moments: Mo
     with jax.enable_x64(problem.dtype == jnp.float64):
         cloud = jnp.asarray(particles, problem.dtype)
         if cloud.ndim != 2 or cloud.shape[1] != problem.dim:
-            raise invalid("objective", "particles", f"an array of shape (m, {problem.dim})", cloud.shape)
+            raise invalid(
+                "objective", "particles", f"an array of shape (m, {problem.dim})", cloud.shape
+            )
         seen = mean_features(problem.features, cloud) if moments is None else moments
         value = float(problem.empirical_loss(seen)) + float(jnp.mean(problem.penalty(cloud)))
     return value - problem.temperature * knn_entropy(cloud, neighbours)

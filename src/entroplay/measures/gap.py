@@ -27,7 +27,9 @@ def bregman_gap(problem: FiniteSum, moments: Moments, anchor: Moments) -> Float[
     return problem.weights @ problem.loss.bregman(moments, anchor)
 
 
-def sampling_bias(problem: FiniteSum, moments: Moments, covariance: Array, particles: int) -> Float[Array, ""]:
+def sampling_bias(
+    problem: FiniteSum, moments: Moments, covariance: Array, particles: int
+) -> Float[Array, ""]:
     """(1/2) sum_i w_i tr(loss''(P_i) S_i) / m: how much the plug-in gap overshoots, to first order,
     when P is a mean of m independent draws with covariance S.
     """

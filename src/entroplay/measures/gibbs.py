@@ -38,5 +38,7 @@ class Gibbs(eqx.Module):
 
     def energy_and_gradient(self, particles: Particles) -> tuple[Float[Array, "m"], Particles]:
         """Both, in one pass over the features."""
-        linear, pull = self.problem.features.potential_and_pull(particles, self.problem.weigh(self.dual))
+        linear, pull = self.problem.features.potential_and_pull(
+            particles, self.problem.weigh(self.dual)
+        )
         return linear + self.problem.penalty(particles), pull + 2 * self.problem.l2_row * particles

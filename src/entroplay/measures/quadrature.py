@@ -24,7 +24,9 @@ MATRIX_ELEMENTS = 10**8
 def in_double(problem: FiniteSum) -> FiniteSum:
     """The same problem with all its arrays in float64. To be used with `jax.enable_x64(True)` in force."""
     with jax.enable_x64(True):
-        return jax.tree.map(lambda x: x.astype(jnp.float64) if eqx.is_inexact_array(x) else x, problem)
+        return jax.tree.map(
+            lambda x: x.astype(jnp.float64) if eqx.is_inexact_array(x) else x, problem
+        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,10 @@ class Quadrature:
         width = int(np.prod(problem.features.shape))
         with jax.enable_x64(True):
             blocks = np.array_split(points, max(1, len(points) * width // 10**7))
-            values = [np.asarray(_values(problem.features, jnp.asarray(b))).reshape(len(b), width) for b in blocks]
+            values = [
+                np.asarray(_values(problem.features, jnp.asarray(b))).reshape(len(b), width)
+                for b in blocks
+            ]
         return Quadrature(problem, axes, points, np.concatenate(values))
 
     @property
@@ -95,7 +100,11 @@ class Quadrature:
         """L(mu)."""
         mass = density * self.cell
         entropy = float(mass @ np.log(np.where(density > 0, density, 1)))
-        return self.loss(self.moments(density)) + float(mass @ self.penalty) + self.problem.temperature * entropy
+        return (
+            self.loss(self.moments(density))
+            + float(mass @ self.penalty)
+            + self.problem.temperature * entropy
+        )
 
     def loss(self, moments: np.ndarray) -> float:
         """F_0 = sum_i w_i loss_i(H_i)."""
@@ -120,8 +129,15 @@ class Quadrature:
     def dual_at(self, moments: np.ndarray) -> float:
         """D(g) at g = loss'(H), where conj(g) = <g, H> - loss(H) needs no conjugate."""
         with jax.enable_x64(True):
-            pairing = float(self.problem.weights @ row_dot(self.problem.slope(jnp.asarray(moments)), jnp.asarray(moments)))
-        return self.loss(moments) - pairing - self.problem.temperature * self.gibbs(self.slope(moments))[1]
+            pairing = float(
+                self.problem.weights
+                @ row_dot(self.problem.slope(jnp.asarray(moments)), jnp.asarray(moments))
+            )
+        return (
+            self.loss(moments)
+            - pairing
+            - self.problem.temperature * self.gibbs(self.slope(moments))[1]
+        )
 
     def dual(self, dual: np.ndarray) -> float:
         """D(g) at any g, by the loss's conjugate."""
@@ -165,12 +181,18 @@ def kl(density: np.ndarray, log_reference: np.ndarray, cell: float) -> float:
 def check_dimension(problem: FiniteSum, owner: str) -> None:
     """Refuse problems that no grid can hold."""
     if problem.dim > 2:
-        raise invalid(owner, "problem", "a problem with one or two parameters (d <= 2)", f"d = {problem.dim}")
+        raise invalid(
+            owner, "problem", "a problem with one or two parameters (d <= 2)", f"d = {problem.dim}"
+        )
 
 
 def points_per_axis(problem: FiniteSum, points: int | None) -> int:
     """The number of grid points along an axis: the user's, or 4001 in one dimension and 301 in two."""
-    size = (4001 if problem.dim == 1 else 301) if points is None else whole("grid.solve", "points", points, least=5)
+    size = (
+        (4001 if problem.dim == 1 else 301)
+        if points is None
+        else whole("grid.solve", "points", points, least=5)
+    )
     elements = size**problem.dim * int(np.prod(problem.features.shape))
     if elements > MATRIX_ELEMENTS:
         raise ValueError(
@@ -189,13 +211,17 @@ def guaranteed_box(problem: FiniteSum, points: int, duals_of) -> Quadrature:
     weakest = float(np.min(np.asarray(problem.l2)))
     half = float(np.sqrt(TAIL * problem.temperature / weakest))
     for _ in range(30):
-        quadrature = Quadrature.on(problem, tuple(np.linspace(-half, half, points) for _ in range(problem.dim)))
+        quadrature = Quadrature.on(
+            problem, tuple(np.linspace(-half, half, points) for _ in range(problem.dim))
+        )
         spread = max(float(np.ptp(quadrature._linear(g))) for g in duals_of(quadrature))
         needed = float(np.sqrt((spread + TAIL * problem.temperature) / weakest))
         if needed <= half * (1 + 1e-9):
             return quadrature
         half = 1.02 * needed
-    raise ValueError("No finite box holds the measure: the features grow too fast for the l2 penalty.")
+    raise ValueError(
+        "No finite box holds the measure: the features grow too fast for the l2 penalty."
+    )
 
 
 def tightened(quadrature: Quadrature, points: int, duals: list[np.ndarray]) -> Quadrature:

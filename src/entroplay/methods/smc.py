@@ -41,10 +41,14 @@ class Islands(NamedTuple):
 
 def effective_sample_size(log_weights: Float[Array, "*b m"]) -> Float[Array, "*b"]:
     """(sum w)^2 / sum w^2, along the last axis."""
-    return jnp.exp(2 * jax.nn.logsumexp(log_weights, axis=-1) - jax.nn.logsumexp(2 * log_weights, axis=-1))
+    return jnp.exp(
+        2 * jax.nn.logsumexp(log_weights, axis=-1) - jax.nn.logsumexp(2 * log_weights, axis=-1)
+    )
 
 
-def largest_step(decrease: Float[Array, "*b m"], limit: Array, share: float = RESAMPLE_AT) -> Float[Array, ""]:
+def largest_step(
+    decrease: Float[Array, "*b m"], limit: Array, share: float = RESAMPLE_AT
+) -> Float[Array, ""]:
     """The largest s <= limit for which weights exp(-s decrease) keep `share` of the effective sample size everywhere."""
     m = decrease.shape[-1]
 
@@ -65,15 +69,25 @@ def systematic(key: PRNGKeyArray, log_weights: Float[Array, "m"]) -> Int[Array, 
     """Systematic resampling: particle r is taken floor or ceil of m w_r times."""
     m = log_weights.shape[0]
     cumulated = jnp.cumsum(jax.nn.softmax(log_weights))
-    positions = (jax.random.uniform(key, (), log_weights.dtype) + jnp.arange(m, dtype=log_weights.dtype)) / m
-    return jnp.clip(jnp.searchsorted(cumulated, positions * cumulated[-1]), 0, m - 1).astype(jnp.int32)
+    positions = (
+        jax.random.uniform(key, (), log_weights.dtype) + jnp.arange(m, dtype=log_weights.dtype)
+    ) / m
+    return jnp.clip(jnp.searchsorted(cumulated, positions * cumulated[-1]), 0, m - 1).astype(
+        jnp.int32
+    )
 
 
 def from_prior(problem: FiniteSum, key: PRNGKeyArray, islands: int, particles: int) -> Islands:
     """The islands at v = 0."""
     draws = problem.prior(key, islands * particles).reshape(islands, particles, problem.dim)
     start = first_step(problem.dim, problem.l2, problem.dtype)
-    return Islands(draws, jnp.zeros(islands, problem.dtype), start, jnp.zeros((), problem.dtype), jnp.zeros((), jnp.int32))
+    return Islands(
+        draws,
+        jnp.zeros(islands, problem.dtype),
+        start,
+        jnp.zeros((), problem.dtype),
+        jnp.zeros((), jnp.int32),
+    )
 
 
 def anneal(
@@ -103,26 +117,46 @@ def anneal(
     def stage(carry: tuple[Array, Islands, Array]) -> tuple[Array, Islands, Array]:
         s, state, count = carry
         slope = problem.features.potential(state.particles.reshape(b * m, d), change).reshape(b, m)
-        slope = (slope + jnp.sum(jnp.atleast_2d(penalty_change)[None] * state.particles**2, axis=2)) / problem.temperature
+        slope = (
+            slope + jnp.sum(jnp.atleast_2d(penalty_change)[None] * state.particles**2, axis=2)
+        ) / problem.temperature
         ds = largest_step(slope, 1 - s)
         # The last allowed stage goes all the way: worse weights are better than the wrong target.
         ds = jnp.where(count == stages - 1, 1 - s, ds)
         log_weights = -ds * slope
         stage_key = jax.random.fold_in(key, count)
-        chosen = jax.vmap(systematic)(jax.random.split(jax.random.fold_in(stage_key, 0), b), log_weights)
+        chosen = jax.vmap(systematic)(
+            jax.random.split(jax.random.fold_in(stage_key, 0), b), log_weights
+        )
         particles = jax.vmap(lambda p, i: p[i])(state.particles, chosen)
         s = jnp.where(ds >= 1 - s, jnp.ones_like(s), s + ds)
-        log_ratio = state.log_ratio + jax.nn.logsumexp(log_weights, axis=1) - jnp.log(jnp.asarray(m, log_weights.dtype))
+        log_ratio = (
+            state.log_ratio
+            + jax.nn.logsumexp(log_weights, axis=1)
+            - jnp.log(jnp.asarray(m, log_weights.dtype))
+        )
         state = state._replace(particles=particles, log_ratio=log_ratio, stages=state.stages + 1)
-        on_the_way = problem if start_l2 is None else eqx.tree_at(lambda p: p.l2, problem, start_l2 + s * penalty_change)
+        on_the_way = (
+            problem
+            if start_l2 is None
+            else eqx.tree_at(lambda p: p.l2, problem, start_l2 + s * penalty_change)
+        )
         gibbs = Gibbs(on_the_way, start + s * (end - start))
-        return s, move_on(gibbs, jax.random.fold_in(stage_key, 1), state, steps=steps, jumps=jumps), count + 1
+        return (
+            s,
+            move_on(gibbs, jax.random.fold_in(stage_key, 1), state, steps=steps, jumps=jumps),
+            count + 1,
+        )
 
-    nothing_to_do = (jnp.all(change == 0) & jnp.all(penalty_change == 0)).astype(state.log_ratio.dtype)
+    nothing_to_do = (jnp.all(change == 0) & jnp.all(penalty_change == 0)).astype(
+        state.log_ratio.dtype
+    )
     return jax.lax.while_loop(going, stage, (nothing_to_do, state, jnp.zeros((), jnp.int32)))[1]
 
 
-def move_on(gibbs: Gibbs, key: PRNGKeyArray, state: Islands, *, steps: int, jumps: int, batches: int = 4) -> Islands:
+def move_on(
+    gibbs: Gibbs, key: PRNGKeyArray, state: Islands, *, steps: int, jumps: int, batches: int = 4
+) -> Islands:
     """Batches of moves until the energies have forgotten where they started, at most `batches` of them."""
     b, m, d = state.particles.shape
     before = gibbs.energy(state.particles.reshape(b * m, d))
@@ -146,7 +180,9 @@ def move_on(gibbs: Gibbs, key: PRNGKeyArray, state: Islands, *, steps: int, jump
         memory = jnp.mean((before - jnp.mean(before)) * (walkers.energy - jnp.mean(walkers.energy)))
         memory = memory / (jnp.std(before) * jnp.std(walkers.energy) + jnp.finfo(before.dtype).tiny)
         pulls = state.pulls + moved.pulls
-        state = state._replace(particles=walkers.particles.reshape(b, m, d), adaptation=adaptation, pulls=pulls)
+        state = state._replace(
+            particles=walkers.particles.reshape(b, m, d), adaptation=adaptation, pulls=pulls
+        )
         return count + 1, state, memory
 
     begin = (jnp.zeros((), jnp.int32), state, jnp.ones((), before.dtype))
@@ -169,20 +205,33 @@ def follow(
     prior_key, walk_key = jax.random.split(key)
     begin = from_prior(problem, prior_key, islands, particles)
 
-    def edge(carry: tuple[Islands, Moments], item: tuple[Moments, Array]) -> tuple[tuple[Islands, Moments], None]:
+    def edge(
+        carry: tuple[Islands, Moments], item: tuple[Moments, Array]
+    ) -> tuple[tuple[Islands, Moments], None]:
         state, start = carry
         end, index = item
         edge_key = jax.random.fold_in(walk_key, index)
-        state = anneal(problem, edge_key, state, start, end, steps=steps, jumps=jumps, stages=stages)
+        state = anneal(
+            problem, edge_key, state, start, end, steps=steps, jumps=jumps, stages=stages
+        )
         return (state, end), None
 
-    (state, _), _ = jax.lax.scan(edge, (begin, jnp.zeros_like(path[0])), (path, jnp.arange(path.shape[0])))
+    (state, _), _ = jax.lax.scan(
+        edge, (begin, jnp.zeros_like(path[0])), (path, jnp.arange(path.shape[0]))
+    )
     return state
 
 
 @compiled
 def bridge(
-    problem: FiniteSum, key: PRNGKeyArray, particles: Particles, start: Moments, start_l2: Any, end: Moments, *, stages: int = 50
+    problem: FiniteSum,
+    key: PRNGKeyArray,
+    particles: Particles,
+    start: Moments,
+    start_l2: Any,
+    end: Moments,
+    *,
+    stages: int = 50,
 ) -> Particles:
     """A cloud ~ q_start with the penalty `start_l2`, led to q_end of the problem.
 
@@ -191,4 +240,6 @@ def bridge(
     step = first_step(problem.dim, problem.l2, problem.dtype)
     zero = jnp.zeros((), problem.dtype)
     state = Islands(particles[None], zero[None], step, zero, jnp.zeros((), jnp.int32))
-    return anneal(problem, key, state, start, end, steps=8, jumps=2, stages=stages, start_l2=start_l2).particles[0]
+    return anneal(
+        problem, key, state, start, end, steps=8, jumps=2, stages=stages, start_l2=start_l2
+    ).particles[0]

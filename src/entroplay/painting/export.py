@@ -26,13 +26,19 @@ def check_output(path: FilePath) -> Path:
     """Refuse, before any work is done, what could not be written in the end."""
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
-        raise ValueError(f"{path} does not end in one of {', '.join(ENDINGS)}: the ending says what to write.")
+        raise ValueError(
+            f"{path} does not end in one of {', '.join(ENDINGS)}: the ending says what to write."
+        )
     if not path.parent.is_dir():
-        raise ValueError(f"There is no folder {path.parent} to write {path.name} to: make it first.")
+        raise ValueError(
+            f"There is no folder {path.parent} to write {path.name} to: make it first."
+        )
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file.")
     if path.suffix.lower() in (".mp4", ".webm") and importlib.util.find_spec("av") is None:
-        raise ValueError(f"{path.name} needs PyAV: pip install 'entroplay[film]', or ask for a .gif.")
+        raise ValueError(
+            f"{path.name} needs PyAV: pip install 'entroplay[film]', or ask for a .gif."
+        )
     return path
 
 
@@ -62,7 +68,9 @@ def write(painting: Painting, path: FilePath, *, size: object = None) -> dict[st
         mean = path.stem.endswith(".mean") or path.stem == "mean"
         picture = painting.render_mean(size) if mean else painting.render(size)
         buffer = io.BytesIO()
-        to_image(picture).save(buffer, {".jpg": "JPEG", ".jpeg": "JPEG"}.get(ending, ending[1:].upper()))
+        to_image(picture).save(
+            buffer, {".jpg": "JPEG", ".jpeg": "JPEG"}.get(ending, ending[1:].upper())
+        )
         content = buffer.getvalue()
     _replace(path, content)
     return facts
@@ -84,7 +92,9 @@ def log(painting: Painting) -> list[dict[str, float]]:
             continue
         mse = 2 * float(history["loss_particles"][iteration - 1]) / painting.shape[2]
         seconds = float(history["seconds"][iteration - 1])
-        rows.append({"iteration": int(iteration), "seconds": seconds, "mse": mse, "psnr": psnr(mse)})
+        rows.append(
+            {"iteration": int(iteration), "seconds": seconds, "mse": mse, "psnr": psnr(mse)}
+        )
     return rows
 
 
@@ -99,9 +109,13 @@ def _gif(painting: Painting, size: object) -> bytes:
     images = [to_image(frame).convert("RGB") for frame in _frames(painting, size)]
     palette = images[-1].quantize(256)
     frames = [image.quantize(palette=palette) for image in images]
-    durations = [round(1000 * FRAME_SECONDS)] * (len(frames) - 1) + [round(1000 * LAST_FRAME_SECONDS)]
+    durations = [round(1000 * FRAME_SECONDS)] * (len(frames) - 1) + [
+        round(1000 * LAST_FRAME_SECONDS)
+    ]
     buffer = io.BytesIO()
-    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0)
+    frames[0].save(
+        buffer, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0
+    )
     return buffer.getvalue()
 
 
@@ -111,16 +125,28 @@ def _video(painting: Painting, size: object, ending: str) -> bytes:
     frames = _frames(painting, size)
     height, width = (s // 2 * 2 for s in frames[0].shape[:2])  # the codecs want even sides
     if min(height, width) < 2:
-        raise invalid("save", "size", "at least two pixels on each side of a film", frames[0].shape[:2])
+        raise invalid(
+            "save", "size", "at least two pixels on each side of a film", frames[0].shape[:2]
+        )
     buffer, rate = io.BytesIO(), 25
-    repeats = [max(1, round(FRAME_SECONDS * rate))] * (len(frames) - 1) + [round(LAST_FRAME_SECONDS * rate)]
+    repeats = [max(1, round(FRAME_SECONDS * rate))] * (len(frames) - 1) + [
+        round(LAST_FRAME_SECONDS * rate)
+    ]
     with av.open(buffer, "w", format=ending[1:]) as container:
-        stream: Any = container.add_stream("libx264" if ending == ".mp4" else "libvpx-vp9", rate=rate)
+        stream: Any = container.add_stream(
+            "libx264" if ending == ".mp4" else "libvpx-vp9", rate=rate
+        )
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         for frame, times in zip(frames, repeats, strict=True):
-            values = np.round(np.broadcast_to(frame[:height, :width], (height, width, 3)) * 255).astype(np.uint8)
+            values = np.round(
+                np.broadcast_to(frame[:height, :width], (height, width, 3)) * 255
+            ).astype(np.uint8)
             for _ in range(times):
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(values), format="rgb24")))
+                container.mux(
+                    stream.encode(
+                        av.VideoFrame.from_ndarray(np.ascontiguousarray(values), format="rgb24")
+                    )
+                )
         container.mux(stream.encode())
     return buffer.getvalue()
 

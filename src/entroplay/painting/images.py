@@ -26,7 +26,11 @@ def read_image(image: object, *, size: int | None = None, matte: object = "white
         size: the length of the longer side to which a larger picture is reduced.
         matte: a colour, see `colour`.
     """
-    pixels = _from_array(image) if isinstance(image, np.ndarray) or hasattr(image, "__array_interface__") else None
+    pixels = (
+        _from_array(image)
+        if isinstance(image, np.ndarray) or hasattr(image, "__array_interface__")
+        else None
+    )
     if pixels is None:
         pixels = _from_pillow(_opened(image) if isinstance(image, str | os.PathLike) else image)
     if pixels.shape[2] in (2, 4):
@@ -49,7 +53,11 @@ def colour(value: object, channels: int) -> Colour:
             raise invalid("paint", "background", must_be, value) from None
         return rgb if channels == 3 else (0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2],)
     values: Any = [value] * channels if is_number(value) else value
-    array = np.asarray(values, np.float64) if isinstance(values, list | tuple | np.ndarray) else np.zeros(0)
+    array = (
+        np.asarray(values, np.float64)
+        if isinstance(values, list | tuple | np.ndarray)
+        else np.zeros(0)
+    )
     if array.shape != (channels,) or not ((array >= 0) & (array <= 1)).all():
         raise invalid("paint", "background", must_be, value)
     return tuple(array.tolist())
@@ -86,7 +94,11 @@ def _from_pillow(image: Any) -> np.ndarray:
         return np.clip(np.asarray(image, np.float32)[:, :, None] / 65535, 0, 1)
     if image.mode == "F":
         return np.clip(np.asarray(image, np.float32)[:, :, None], 0, 1)
-    transparent = "A" in image.getbands() or "transparency" in image.info or image.mode in ("PA", "La", "RGBa")
+    transparent = (
+        "A" in image.getbands()
+        or "transparency" in image.info
+        or image.mode in ("PA", "La", "RGBa")
+    )
     grey = image.mode in ("1", "L", "LA", "La")
     mode = ("LA" if transparent else "L") if grey else ("RGBA" if transparent else "RGB")
     pixels = np.asarray(image.convert(mode), np.float32) / 255
@@ -97,11 +109,28 @@ def _from_array(image: Any) -> np.ndarray:
     array = np.asarray(image)
     array = array[:, :, None] if array.ndim == 2 else array
     if array.ndim != 3 or array.shape[2] not in (1, 2, 3, 4) or array.size == 0:
-        raise invalid("paint", "image", "an array of shape (height, width) or (height, width, 1 to 4)", array.shape)
+        raise invalid(
+            "paint",
+            "image",
+            "an array of shape (height, width) or (height, width, 1 to 4)",
+            array.shape,
+        )
     if array.dtype.kind in "ub" and array.dtype.itemsize <= 2:
-        return array.astype(np.float32) / (1 if array.dtype.kind == "b" else np.iinfo(array.dtype).max)
-    if array.dtype.kind != "f" or not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
-        raise invalid("paint", "image", "an array of uint8, of uint16, or of real numbers from 0 to 1", f"{array.dtype} values")
+        return array.astype(np.float32) / (
+            1 if array.dtype.kind == "b" else np.iinfo(array.dtype).max
+        )
+    if (
+        array.dtype.kind != "f"
+        or not np.isfinite(array).all()
+        or array.min() < 0
+        or array.max() > 1
+    ):
+        raise invalid(
+            "paint",
+            "image",
+            "an array of uint8, of uint16, or of real numbers from 0 to 1",
+            f"{array.dtype} values",
+        )
     return array.astype(np.float32)
 
 
@@ -112,6 +141,12 @@ def _reduced(pixels: np.ndarray, size: int) -> np.ndarray:
     height, width = pixels.shape[:2]
     if max(height, width) <= size:
         return pixels
-    shape = (max(1, round(width * size / max(height, width))), max(1, round(height * size / max(height, width))))
-    channels = [Image.fromarray(np.ascontiguousarray(c)).resize(shape, Image.Resampling.LANCZOS) for c in np.moveaxis(pixels, 2, 0)]
+    shape = (
+        max(1, round(width * size / max(height, width))),
+        max(1, round(height * size / max(height, width))),
+    )
+    channels = [
+        Image.fromarray(np.ascontiguousarray(c)).resize(shape, Image.Resampling.LANCZOS)
+        for c in np.moveaxis(pixels, 2, 0)
+    ]
     return np.clip(np.stack([np.asarray(c) for c in channels], axis=2), 0, 1)

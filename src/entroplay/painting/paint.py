@@ -118,8 +118,15 @@ def paint(
     limit = None if target_mse is None else positive("paint", "target_mse", target_mse)
     tell = _told(callback, flag("paint", "progress", progress))
     steps = whole("paint", "iterations", iterations) if iterations is not None else 2000
-    pixels = read_image(image, size=whole("paint", "size", size), matte="white" if background is None else background)
-    canvas = np.asarray(pixels.mean(axis=(0, 1)) if background is None else colour(background, pixels.shape[2]), np.float32)
+    pixels = read_image(
+        image,
+        size=whole("paint", "size", size),
+        matte="white" if background is None else background,
+    )
+    canvas = np.asarray(
+        pixels.mean(axis=(0, 1)) if background is None else colour(background, pixels.shape[2]),
+        np.float32,
+    )
     first_key, run_key = jax.random.split(jax.random.key(seed))
     unfinished = start is not None and _unfinished(start, efp)
     if start is not None and unfinished and iterations is None and seconds is None:
@@ -160,16 +167,26 @@ def _unfinished(start: object, efp: bool) -> bool:
     if not isinstance(start, Painting):
         raise invalid("paint", "start", "a Painting", start)
     solver: Any = start.solution.solver
-    early = isinstance(solver, TrianglePainter) and len(start.solution.history["iteration"]) < solver.iterations
+    early = (
+        isinstance(solver, TrianglePainter)
+        and len(start.solution.history["iteration"]) < solver.iterations
+    )
     return early and not efp
 
 
 def _started(start: Painting, m: int, problem: FiniteSum) -> Particles:
     features: Any = problem.features
     if start.solution.particles.shape != (m, problem.dim):
-        raise invalid("paint", "start", f"a Painting of {m} triangles in as many channels", start.solution.particles.shape)
+        raise invalid(
+            "paint",
+            "start",
+            f"a Painting of {m} triangles in as many channels",
+            start.solution.particles.shape,
+        )
     if start.features.colour != features.colour:
-        raise invalid("paint", "start", f"a Painting with {features.colour} colours", start.features.colour)
+        raise invalid(
+            "paint", "start", f"a Painting with {features.colour} colours", start.features.colour
+        )
     # What a triangle adds to the picture stays the same where the scale or the unit of length is another.
     ratio = np.array([start.features.spread / features.spread] * 6 + [1.0] * (problem.dim - 6))
     if features.colour == "linear":
@@ -196,7 +213,9 @@ class _Plan:
 def _problem(pixels: np.ndarray, temperature: float, l2: float, **options: Any) -> FiniteSum:
     height, width, channels = pixels.shape
     features = Triangles((height, width), channels=channels, **options)
-    return FiniteSum(features, Squared(pixels.reshape(features.shape)), temperature=temperature, l2=l2)
+    return FiniteSum(
+        features, Squared(pixels.reshape(features.shape)), temperature=temperature, l2=l2
+    )
 
 
 def _painter_plan(pixels: np.ndarray, m: int, iterations: int, *, again: bool) -> _Plan:
@@ -207,12 +226,18 @@ def _painter_plan(pixels: np.ndarray, m: int, iterations: int, *, again: bool) -
     solver = TrianglePainter(iterations)
     temperature = 0.0017 * pixels.shape[2] * contrast / solver.heat
     if again:
-        solver = TrianglePainter(iterations, heat=AGAIN * solver.heat, corner_step=0.3 * 0.008, colour_step=0.3 * 0.06)
+        solver = TrianglePainter(
+            iterations, heat=AGAIN * solver.heat, corner_step=0.3 * 0.008, colour_step=0.3 * 0.06
+        )
     problem = _problem(pixels, temperature, 1.5 * temperature, scale=59 * contrast**0.5)
     height, width = pixels.shape[:2]
     coarse = None
     if min(height, width) >= COARSE_FROM and m >= COARSE_TRIANGLES and not again:
-        small = pixels[: height // 2 * 2, : width // 2 * 2].reshape(height // 2, 2, width // 2, 2, -1).mean(axis=(1, 3))
+        small = (
+            pixels[: height // 2 * 2, : width // 2 * 2]
+            .reshape(height // 2, 2, width // 2, 2, -1)
+            .mean(axis=(1, 3))
+        )
         coarse = _problem(small, temperature, 1.5 * temperature, scale=59 * contrast**0.5)
     return _Plan(problem, coarse, solver, iterations, 1.0, MEAN_RATE)
 
@@ -231,8 +256,16 @@ PAPER_SCALE, PAPER_SPREAD = 10.0, 1.0
 class _Run:
     """A painting under way."""
 
-    def __init__(self, plan: _Plan, key: PRNGKeyArray, cloud: Particles, seed: int, target_mse: float | None):
-        self.plan, self.key, self.cloud, self.seed, self.target_mse = plan, key, cloud, seed, target_mse
+    def __init__(
+        self, plan: _Plan, key: PRNGKeyArray, cloud: Particles, seed: int, target_mse: float | None
+    ):
+        self.plan, self.key, self.cloud, self.seed, self.target_mse = (
+            plan,
+            key,
+            cloud,
+            seed,
+            target_mse,
+        )
         self.done = 0
         self.history: History | None = None
         self.frames: list[tuple[int, np.ndarray]] = []
@@ -261,14 +294,24 @@ class _Run:
         solver: Any = self.plan.solver
         if isinstance(solver, TrianglePainter):
             solver = eqx.tree_at(lambda s: s.iterations, solver, float(iterations))
-        self.plan = _Plan(self.plan.problem, self.plan.coarse, solver, iterations, self.plan.spread, self.plan.mean_rate)
+        self.plan = _Plan(
+            self.plan.problem,
+            self.plan.coarse,
+            solver,
+            iterations,
+            self.plan.spread,
+            self.plan.mean_rate,
+        )
         self.done, self.history, self.frames, self.state = 0, None, [], None
 
     def drive(self, tell: Callable[[Progress], bool]) -> Status:
         plan = self.plan
         stops = _snapshots(plan.iterations)
         try:
-            for problem, last in ((plan.coarse, plan.coarse_iterations), (plan.problem, plan.iterations)):
+            for problem, last in (
+                (plan.coarse, plan.coarse_iterations),
+                (plan.problem, plan.iterations),
+            ):
                 if problem is None or last <= self.done:
                     continue
                 self._begin(problem)
@@ -279,26 +322,48 @@ class _Run:
                     length = min(count, following - self.done, last - self.done)
                     before = time.perf_counter()
                     if not self._advance(problem, length):
-                        return Status(Reason.DIVERGED, f"left the finite range after iteration {self.done}. {plan.solver.remedy}")
+                        return Status(
+                            Reason.DIVERGED,
+                            f"left the finite range after iteration {self.done}. {plan.solver.remedy}",
+                        )
                     elapsed = time.perf_counter() - before
-                    count = int(np.clip(CHUNK_SECONDS * length / max(elapsed, 1e-9), 1, LONGEST_CHUNK))
+                    count = int(
+                        np.clip(CHUNK_SECONDS * length / max(elapsed, 1e-9), 1, LONGEST_CHUNK)
+                    )
                     history = self._history()
                     features: Any = problem.features
                     mse = 2 * float(history["loss_particles"][-1]) / features.colour_channels
                     if self.done in stops:
                         self.frames.append((self.done, np.asarray(self.state.particles)))
-                    if tell(Progress(self.done, plan.iterations, float(history["seconds"][-1]), mse)):
-                        return Status(Reason.CALLBACK, f"the callback asked to stop after iteration {self.done}.")
-                    if self.target_mse is not None and mse <= self.target_mse and problem is plan.problem:
-                        return Status(Reason.CONVERGED, f"the mean squared error {mse:.6f} is below {self.target_mse:g}.")
+                    if tell(
+                        Progress(self.done, plan.iterations, float(history["seconds"][-1]), mse)
+                    ):
+                        return Status(
+                            Reason.CALLBACK,
+                            f"the callback asked to stop after iteration {self.done}.",
+                        )
+                    if (
+                        self.target_mse is not None
+                        and mse <= self.target_mse
+                        and problem is plan.problem
+                    ):
+                        return Status(
+                            Reason.CONVERGED,
+                            f"the mean squared error {mse:.6f} is below {self.target_mse:g}.",
+                        )
         except KeyboardInterrupt:
-            return Status(Reason.INTERRUPTED, f"interrupted after {self.done} of {plan.iterations} iterations.")
+            return Status(
+                Reason.INTERRUPTED,
+                f"interrupted after {self.done} of {plan.iterations} iterations.",
+            )
         return Status(Reason.ITERATIONS, f"all {plan.iterations} iterations done.")
 
     def _begin(self, problem: FiniteSum) -> None:
         cloud = self.cloud if self.state is None else self.state.particles
         moments = mean_features(problem.features, cloud)
-        self.state = self.plan.solver.init(problem, Start(cloud, moments, warm=False), self.plan.iterations)
+        self.state = self.plan.solver.init(
+            problem, Start(cloud, moments, warm=False), self.plan.iterations
+        )
         self.mean = moments
         if self.history is None:
             self.history = empty_history(problem, self.plan.solver, self.state)
@@ -309,7 +374,9 @@ class _Run:
         first, length = jnp.asarray(self.done, jnp.int32), jnp.asarray(count, jnp.int32)
         rate = jnp.asarray(self.plan.mean_rate, problem.dtype)
         problem, solver = traced((problem, self.plan.solver))
-        state, mean, infos = _advance_chunk(problem, solver, self.key, self.state, self.mean, first, length, rate)
+        state, mean, infos = _advance_chunk(
+            problem, solver, self.key, self.state, self.mean, first, length, rate
+        )
         if not np.isfinite(np.asarray(state.particles)).all():
             return False
         if count:
@@ -352,14 +419,25 @@ class _Run:
 def _snapshots(iterations: int) -> list[int]:
     """The iterations after which the film takes a picture."""
     early = np.geomspace(1, iterations, min(FRAMES, iterations)).round().astype(int)
-    late = np.linspace(max(1, iterations - 100), iterations, min(LAST_FRAMES, iterations)).round().astype(int)
+    late = (
+        np.linspace(max(1, iterations - 100), iterations, min(LAST_FRAMES, iterations))
+        .round()
+        .astype(int)
+    )
     return sorted({*early.tolist(), *late.tolist(), iterations})
 
 
 # The work is done by kernels that are compiled already: little is gained by optimising what connects them, for seconds.
 @partial(compiled, level=1)
 def _advance_chunk(
-    problem: FiniteSum, solver: Solver, key: PRNGKeyArray, state: Any, mean: Array, first: Array, length: Array, rate: Array
+    problem: FiniteSum,
+    solver: Solver,
+    key: PRNGKeyArray,
+    state: Any,
+    mean: Array,
+    first: Array,
+    length: Array,
+    rate: Array,
 ) -> tuple[Any, Array, Any]:
     """`length` iterations, and the rows of the history they leave."""
     blank = jax.eval_shape(lambda s: solver.step(problem, key, s, first)[1], state)

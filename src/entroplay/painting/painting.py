@@ -97,7 +97,9 @@ class Painting(eqx.Module):
         """Vertices and colours."""
         particles, features = self.solution.particles, self.features
         vertices = 0.5 + features.spread * np.asarray(particles[:, :6]).reshape(-1, 3, 2)
-        return ColouredTriangles(vertices, np.asarray(features.colours(particles)) / particles.shape[0])
+        return ColouredTriangles(
+            vertices, np.asarray(features.colours(particles)) / particles.shape[0]
+        )
 
     def render(self, size: object = None) -> np.ndarray:
         """The picture at any resolution, (height, width, channels) in [0, 1]: triangles are vectors.
@@ -121,7 +123,9 @@ class Painting(eqx.Module):
         # The mean of pictures is one picture of all their triangles.
         return self._render(self.film.particles[kept].reshape(len(shares), -1), size, shares)
 
-    def _render(self, particles: object, size: object = None, shares: np.ndarray | None = None) -> np.ndarray:
+    def _render(
+        self, particles: object, size: object = None, shares: np.ndarray | None = None
+    ) -> np.ndarray:
         problem = self.solution.problem
         with jax.enable_x64(problem.dtype == jnp.float64):
             features = self.features if size is None else self.features.at(self._size(size))
@@ -134,7 +138,9 @@ class Painting(eqx.Module):
             return self.features.at(size).size  # type: ignore[return-value]
         longer = whole("render", "size", size)
         height, width = self.features.size
-        return max(1, round(longer * height / max(height, width))), max(1, round(longer * width / max(height, width)))
+        return max(1, round(longer * height / max(height, width))), max(
+            1, round(longer * width / max(height, width))
+        )
 
     def frame(self, number: int, size: object = None) -> np.ndarray:
         """A picture of the film."""

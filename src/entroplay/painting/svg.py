@@ -52,31 +52,58 @@ def layers(painting: Painting) -> Layers:
     order = np.argsort(-area)
     vertices, added = vertices[order], added[order]
     corners = jnp.asarray((vertices * [width, height]).reshape(-1, 6), jnp.float32)
-    target, background = (jnp.asarray(a, jnp.float32) for a in (painting.target, painting.background))
+    target, background = (
+        jnp.asarray(a, jnp.float32) for a in (painting.target, painting.background)
+    )
     # A first guess: what a triangle adds, over the mean of the picture where it lies.
     opacity = np.clip(3 * np.abs(added).max(axis=1), 0.05, 0.6)
-    covered = np.asarray(gather(corners, jnp.ones((len(corners), 1), jnp.float32), jnp.ones((height, width, 1), jnp.float32))[0])
-    integral = np.asarray(gather(corners, jnp.ones((len(corners), channels), jnp.float32), target)[0])
+    covered = np.asarray(
+        gather(
+            corners,
+            jnp.ones((len(corners), 1), jnp.float32),
+            jnp.ones((height, width, 1), jnp.float32),
+        )[0]
+    )
+    integral = np.asarray(
+        gather(corners, jnp.ones((len(corners), channels), jnp.float32), target)[0]
+    )
     under = np.where(covered > 1e-6, integral / np.maximum(covered, 1e-6), np.asarray(background))
     colour = np.clip(under + added / opacity[:, None], 0.02, 0.98)
 
     def laid(colour: np.ndarray, opacity: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        found = _lay(corners, jnp.asarray(colour, jnp.float32), jnp.asarray(opacity, jnp.float32), background, target)
+        found = _lay(
+            corners,
+            jnp.asarray(colour, jnp.float32),
+            jnp.asarray(opacity, jnp.float32),
+            background,
+            target,
+        )
         distance = float(jnp.mean((found.picture - target) ** 2))
         return distance, np.asarray(found.in_colours), np.asarray(found.in_opacities)
 
     colour, opacity = _descend(laid, colour, opacity)
     colour, canvas = (np.round(np.asarray(a) * LEVELS) / LEVELS for a in (colour, background))
     opacity = np.round(opacity * LEVELS) / LEVELS
-    return Layers(vertices, colour, opacity, canvas, max(shown_error(corners, colour, opacity, canvas, target)))
+    return Layers(
+        vertices,
+        colour,
+        opacity,
+        canvas,
+        max(shown_error(corners, colour, opacity, canvas, target)),
+    )
 
 
-def shown_error(corners: Array, colour: np.ndarray, opacity: np.ndarray, canvas: np.ndarray, target: Array) -> tuple[float, float]:
+def shown_error(
+    corners: Array, colour: np.ndarray, opacity: np.ndarray, canvas: np.ndarray, target: Array
+) -> tuple[float, float]:
     """The mean squared distance in viewers that round, and in those that cut off."""
     # Viewers multiply colours by opacities first, and keep eight bits of that as well.
     seen = np.round(colour * opacity[:, None] * LEVELS) / (opacity[:, None] * LEVELS)
     shown, shares, ground = (jnp.asarray(a, jnp.float32) for a in (seen, opacity, canvas))
-    pictures = [lay(corners, shown, shares, ground, target, levels=LEVELS, lost=lost).picture for lost in (0.0, 0.5 / LEVELS)]
+    pictures = [
+        lay(corners, shown, shares, ground, target, levels=LEVELS, lost=lost).picture
+        for lost in (0.0, 0.5 / LEVELS)
+    ]
     rounding, cutting = (float(jnp.mean((picture - target) ** 2)) for picture in pictures)
     return rounding, cutting
 
@@ -96,12 +123,16 @@ def to_svg(painting: Painting, size: tuple[int, int]) -> tuple[str, float]:
     ]
     for corners, colour, opacity in zip(points, found.colours, found.opacities, strict=True):
         path = " ".join(f"{x:.2f},{y:.2f}" for x, y in corners)
-        lines.append(f'<polygon points="{path}" fill="{_hex(colour)}" fill-opacity="{opacity:.4f}"/>')
+        lines.append(
+            f'<polygon points="{path}" fill="{_hex(colour)}" fill-opacity="{opacity:.4f}"/>'
+        )
     return "\n".join([*lines, "</svg>"]) + "\n", found.mse
 
 
 def _descend(
-    laid: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray, np.ndarray]], colour: np.ndarray, opacity: np.ndarray
+    laid: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray, np.ndarray]],
+    colour: np.ndarray,
+    opacity: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Adam on colours and opacities, each kept within its range by a logistic function; the best of all steps."""
     hidden = [_logit(colour), _logit((opacity - LOWEST) / (HIGHEST - LOWEST))]
@@ -113,7 +144,10 @@ def _descend(
         distance, in_colour, in_opacity = laid(colour, opacity)
         if best is None or distance < best[0]:
             best = distance, colour, opacity
-        gradients = [in_colour * colour * (1 - colour), in_opacity * (HIGHEST - LOWEST) * share * (1 - share)]
+        gradients = [
+            in_colour * colour * (1 - colour),
+            in_opacity * (HIGHEST - LOWEST) * share * (1 - share),
+        ]
         rate = 0.15 * np.cos(np.pi / 2 * (step - 1) / STEPS)
         for i, gradient in enumerate(gradients):
             first[i] = 0.9 * first[i] + 0.1 * gradient

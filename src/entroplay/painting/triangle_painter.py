@@ -99,22 +99,31 @@ class TrianglePainter(Solver):
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> TrianglePainterState:
         moments = problem.features.average(start.particles)
-        return TrianglePainterState(start.particles, moments, jnp.zeros_like(start.particles), jnp.zeros(2, problem.dtype))
+        return TrianglePainterState(
+            start.particles, moments, jnp.zeros_like(start.particles), jnp.zeros(2, problem.dtype)
+        )
 
     def step(
         self, problem: FiniteSum, key: PRNGKeyArray, state: TrianglePainterState, iteration: Array
     ) -> tuple[TrianglePainterState, Info]:
         noise_key, relocation_key = jax.random.split(key)
-        cold = jnp.cos(jnp.pi / 2 * jnp.minimum(iteration.astype(problem.dtype) / self.iterations, 1)) ** 2
+        cold = (
+            jnp.cos(jnp.pi / 2 * jnp.minimum(iteration.astype(problem.dtype) / self.iterations, 1))
+            ** 2
+        )
         heat = 1 + (self.heat - 1) * cold
         shrink = self.last_step + (1 - self.last_step) * cold
         l2 = heat * problem.l2_row
 
         vector = problem.weigh(problem.slope(state.moments))
         gradient = problem.features.pull(state.particles, vector) + 2 * l2 * state.particles
-        now = jnp.stack([_root_mean_square(gradient[:, CORNERS]), _root_mean_square(gradient[:, COLOURS])])
+        now = jnp.stack(
+            [_root_mean_square(gradient[:, CORNERS]), _root_mean_square(gradient[:, COLOURS])]
+        )
         seen = jnp.where(state.gradient_scale > 0, 0.9 * state.gradient_scale + 0.1 * now, now)
-        lengths = shrink * jnp.stack([scalar(self.corner_step, problem), scalar(self.colour_step, problem)])
+        lengths = shrink * jnp.stack(
+            [scalar(self.corner_step, problem), scalar(self.colour_step, problem)]
+        )
         blocks = jnp.asarray([0] * 6 + [1] * (problem.dim - 6))
         metric = (lengths / (seen + jnp.finfo(problem.dtype).tiny))[blocks][None]
         f = scalar(self.friction, problem)
@@ -126,7 +135,9 @@ class TrianglePainter(Solver):
         state = TrianglePainterState(particles, moments, momentum, seen)
         if self.relocate_every:
             due = (iteration % self.relocate_every == self.relocate_every - 1) & (cold > 0)
-            state = jax.lax.cond(due, lambda s: self._relocated(problem, relocation_key, s, l2), lambda s: s, state)
+            state = jax.lax.cond(
+                due, lambda s: self._relocated(problem, relocation_key, s, l2), lambda s: s, state
+            )
         info = Info(
             gap=scalar(jnp.nan, problem),
             loss_moments=problem.empirical_loss(state.moments),
@@ -139,7 +150,11 @@ class TrianglePainter(Solver):
         return state, info
 
     def _relocated(
-        self, problem: FiniteSum, key: PRNGKeyArray, state: TrianglePainterState, l2: Float[Array, "1 c"]
+        self,
+        problem: FiniteSum,
+        key: PRNGKeyArray,
+        state: TrianglePainterState,
+        l2: Float[Array, "1 c"],
     ) -> TrianglePainterState:
         """The least useful triangles, one after the other, give way to better ones."""
         features: Any = problem.features
@@ -149,11 +164,15 @@ class TrianglePainter(Solver):
         linear = features.potential(state.particles, vector) / m
         square = features.square_norms(state.particles, problem.weights) / m**2
         penalty = jnp.sum(l2 * state.particles**2, axis=1) / m
-        _, least = jax.lax.top_k(linear - square / 2 + penalty, count)  # what the objective gains without the triangle
+        _, least = jax.lax.top_k(
+            linear - square / 2 + penalty, count
+        )  # what the objective gains without the triangle
         residual = problem.slope(state.moments).reshape(*features.size, -1)
         mass = jnp.cumsum(jnp.sum(residual**2, axis=2).ravel())
 
-        def replace(state: TrianglePainterState, turn: tuple[Array, PRNGKeyArray]) -> tuple[TrianglePainterState, None]:
+        def replace(
+            state: TrianglePainterState, turn: tuple[Array, PRNGKeyArray]
+        ) -> tuple[TrianglePainterState, None]:
             r, key = turn
             old = state.particles[r][None]
             share = jnp.full(1, 1 / m, problem.dtype)
@@ -169,14 +188,25 @@ class TrianglePainter(Solver):
         return jax.lax.scan(replace, state, (least, jax.random.split(key, count)))[0]
 
     def _compete(
-        self, problem: FiniteSum, key: PRNGKeyArray, without: Moments, old: Particles, mass: Array, l2: Array, m: int
+        self,
+        problem: FiniteSum,
+        key: PRNGKeyArray,
+        without: Moments,
+        old: Particles,
+        mass: Array,
+        l2: Array,
+        m: int,
     ) -> tuple[Array, Array, Float[Array, "d"]]:
         """By how much the old triangle and the best fresh one lower the objective of the picture `without` it."""
         features: Any = problem.features
-        corners = jnp.concatenate([old[:, CORNERS], _fresh_corners(key, features, mass, self.candidates)])
+        corners = jnp.concatenate(
+            [old[:, CORNERS], _fresh_corners(key, features, mass, self.candidates)]
+        )
         pixels = features.corners(jnp.pad(corners, ((0, 0), (0, features.dim - 6))))
         vector = problem.weigh(problem.slope(without)).reshape(*features.size, -1)
-        integral, _ = gather(pixels, jnp.zeros((corners.shape[0], vector.shape[2]), problem.dtype), vector)
+        integral, _ = gather(
+            pixels, jnp.zeros((corners.shape[0], vector.shape[2]), problem.dtype), vector
+        )
         norm = square_norm(pixels, problem.weights.reshape(features.size))
         amplitude = features.scale / m
         l2_corners, l2_colours = (l2[:, CORNERS], l2[:, COLOURS]) if l2.shape[1] > 1 else (l2, l2)
@@ -194,10 +224,17 @@ class TrianglePainter(Solver):
 
     def check(self, problem: FiniteSum, iterations: int) -> None:
         if not isinstance(problem.features, Triangles) or problem.features.colour != "linear":
-            raise invalid("TrianglePainter", "problem", "one whose features are Triangles with linear colours", problem)
+            raise invalid(
+                "TrianglePainter",
+                "problem",
+                "one whose features are Triangles with linear colours",
+                problem,
+            )
 
 
-def scattered_triangles(key: PRNGKeyArray, m: int, dim: int, spread: float, dtype: Any) -> Particles:
+def scattered_triangles(
+    key: PRNGKeyArray, m: int, dim: int, spread: float, dtype: Any
+) -> Particles:
     """Where a painting begins: centres all over the canvas, corners near them, no colour."""
     centre_key, corner_key = jax.random.split(key)
     centre = jax.random.uniform(centre_key, (m, 1, 2), dtype, -0.5, 0.5)
@@ -205,15 +242,26 @@ def scattered_triangles(key: PRNGKeyArray, m: int, dim: int, spread: float, dtyp
     return jnp.pad(corners.reshape(m, 6), ((0, 0), (0, dim - 6)))
 
 
-def _fresh_corners(key: PRNGKeyArray, features: Any, mass: Float[Array, "n"], count: int) -> Float[Array, "c 6"]:
+def _fresh_corners(
+    key: PRNGKeyArray, features: Any, mass: Float[Array, "n"], count: int
+) -> Float[Array, "c 6"]:
     """Centres where the picture is wrong, with probability proportional to the squared error; all sizes alike."""
     place_key, within_key, size_key, corner_key = jax.random.split(key, 4)
     height, width = features.size
     level = mass[-1] * jax.random.uniform(place_key, (count,), mass.dtype)
     pixel = jnp.minimum(jnp.searchsorted(mass, level), mass.shape[0] - 1)
-    centre = jnp.stack([(pixel % width) / width, (pixel // width) / height], axis=1).astype(mass.dtype) - 0.5
-    centre = centre + jax.random.uniform(within_key, (count, 2), mass.dtype) / jnp.asarray([width, height], mass.dtype)[None]
-    size = jnp.exp(jax.random.uniform(size_key, (count, 1, 1), mass.dtype, jnp.log(SMALLEST), jnp.log(LARGEST)))
+    centre = (
+        jnp.stack([(pixel % width) / width, (pixel // width) / height], axis=1).astype(mass.dtype)
+        - 0.5
+    )
+    centre = (
+        centre
+        + jax.random.uniform(within_key, (count, 2), mass.dtype)
+        / jnp.asarray([width, height], mass.dtype)[None]
+    )
+    size = jnp.exp(
+        jax.random.uniform(size_key, (count, 1, 1), mass.dtype, jnp.log(SMALLEST), jnp.log(LARGEST))
+    )
     corners = centre[:, None] + size * jax.random.normal(corner_key, (count, 3, 2), mass.dtype)
     return corners.reshape(count, 6) / features.spread
 

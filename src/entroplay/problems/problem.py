@@ -36,11 +36,26 @@ class FiniteSum(eqx.Module):
     l2: float | Float[Array, "d"]
     weights: Float[Array, "n"]
 
-    def __init__(self, features: FeatureMap, loss: Loss, *, temperature: float, l2: object, weights: object = None):
+    def __init__(
+        self,
+        features: FeatureMap,
+        loss: Loss,
+        *,
+        temperature: float,
+        l2: object,
+        weights: object = None,
+    ):
         if not isinstance(features, FeatureMap):
-            raise invalid("FiniteSum", "features", "a feature map (Neurons, GaussianKernel, FunctionFeatures, ...)", features)
+            raise invalid(
+                "FiniteSum",
+                "features",
+                "a feature map (Neurons, GaussianKernel, FunctionFeatures, ...)",
+                features,
+            )
         if not isinstance(loss, Loss):
-            raise invalid("FiniteSum", "loss", "a loss (Squared, Logistic, CrossEntropy, NegLog, ...)", loss)
+            raise invalid(
+                "FiniteSum", "loss", "a loss (Squared, Logistic, CrossEntropy, NegLog, ...)", loss
+            )
         if loss.data_shape is not None and loss.data_shape != features.shape:
             raise invalid(
                 "FiniteSum",
@@ -58,7 +73,9 @@ class FiniteSum(eqx.Module):
             return
         given = real_array("FiniteSum", "weights", weights, ndim=(1,))
         if given.shape != (n,) or (given < 0).any() or not given.sum() > 0:
-            raise invalid("FiniteSum", "weights", f"{n} non-negative numbers that are not all zero", weights)
+            raise invalid(
+                "FiniteSum", "weights", f"{n} non-negative numbers that are not all zero", weights
+            )
         self.weights = given / given.sum()
 
     @property
@@ -73,7 +90,9 @@ class FiniteSum(eqx.Module):
 
     def prior(self, key: PRNGKeyArray, particles: int) -> Particles:
         """Draws of nu = N(0, temperature / (2 l2)), the Gibbs measure of the zero dual."""
-        return jnp.atleast_2d(self.prior_deviation) * jax.random.normal(key, (particles, self.dim), self.dtype)
+        return jnp.atleast_2d(self.prior_deviation) * jax.random.normal(
+            key, (particles, self.dim), self.dtype
+        )
 
     @property
     def prior_deviation(self) -> Float[Array, "*d"]:
@@ -102,7 +121,11 @@ class FiniteSum(eqx.Module):
         return vector * self.weights.reshape(-1, *[1] * (vector.ndim - 1))
 
     def __repr__(self) -> str:
-        parts = [type(self.features).__name__, type(self.loss).__name__, f"n={self.features.shape[0]}"]
+        parts = [
+            type(self.features).__name__,
+            type(self.loss).__name__,
+            f"n={self.features.shape[0]}",
+        ]
         parts += [f"k={k}" for k in self.features.channels]
         l2 = np.asarray(self.l2)
         penalties = f"{float(l2):g}" if l2.ndim == 0 else f"{l2.min():g}..{l2.max():g}"

@@ -37,7 +37,10 @@ class Estimate:
     def excess(self) -> float:
         """How far above the minimum the solution's Gibbs measure is, exactly."""
         quadrature = self.exact.quadrature
-        return quadrature.primal(quadrature.gibbs(np.asarray(self.solution.dual, np.float64))[0]) - self.exact.value
+        return (
+            quadrature.primal(quadrature.gibbs(np.asarray(self.solution.dual, np.float64))[0])
+            - self.exact.value
+        )
 
     @property
     def start(self) -> float:
@@ -49,15 +52,21 @@ def estimate(name: str, *, quick: bool, seed: int) -> Estimate:
     raw = data.load(name)
     rows = (raw - raw.mean(axis=0)) / raw.std(axis=0)
     l2 = TEMPERATURE / (2 * PRIOR_VARIANCE)
-    problem = FiniteSum(GaussianKernel(rows, bandwidth=BANDWIDTH[name]), NegLog(), temperature=TEMPERATURE, l2=l2)
-    solution = solve(problem, particles=500 if quick else 2000, iterations=40 if quick else 100, seed=seed)
+    problem = FiniteSum(
+        GaussianKernel(rows, bandwidth=BANDWIDTH[name]), NegLog(), temperature=TEMPERATURE, l2=l2
+    )
+    solution = solve(
+        problem, particles=500 if quick else 2000, iterations=40 if quick else 100, seed=seed
+    )
     points = (1001, 121) if quick else (4001, 201)  # in two dimensions right to 5e-5 and 1e-8
     exact = grid.solve(problem, iterations=0, points=points[rows.shape[1] - 1])
     return Estimate(name, rows, solution, certify(solution, seed=seed), exact)
 
 
 def reproduce(*, quick: bool, seed: int = 0) -> Part:
-    found = [estimate(name, quick=quick, seed=seed) for name in (data.NAMES[:1] if quick else data.NAMES)]
+    found = [
+        estimate(name, quick=quick, seed=seed) for name in (data.NAMES[:1] if quick else data.NAMES)
+    ]
     claims = []
     for e in found:
         n, d = e.rows.shape
@@ -69,7 +78,9 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
                 where,
                 e.excess,
                 e.certificate.bound,
-                note="the clouds agree" if e.certificate.mixed else f"not verified: {e.certificate.reason}",
+                note="the clouds agree"
+                if e.certificate.mixed
+                else f"not verified: {e.certificate.reason}",
             ),
             Claim(
                 "Example 2",
@@ -85,7 +96,8 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
         paper="The negative log-likelihood of a Gaussian mixture over a free mixing measure is an instance; no experiment "
         "is given.",
         found="; ".join(
-            f"{e.name}: certified within {e.certificate.bound:.1e}, truly {e.excess:.1e} above the optimum" for e in found
+            f"{e.name}: certified within {e.certificate.bound:.1e}, truly {e.excess:.1e} above the optimum"
+            for e in found
         )
         + ".",
         figures={"density": draw(found)},
@@ -116,7 +128,9 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
 
 def draw(found: list[Estimate]):
     plt = pyplot()
-    figure, panels = plt.subplots(1, len(found), figsize=(5.5 * len(found), 4.2), layout="constrained", squeeze=False)
+    figure, panels = plt.subplots(
+        1, len(found), figsize=(5.5 * len(found), 4.2), layout="constrained", squeeze=False
+    )
     for panel, e in zip(panels[0], found, strict=True):
         (draw_line if e.rows.shape[1] == 1 else draw_plane)(panel, e)
         panel.set_title(e.name)
@@ -130,7 +144,13 @@ def draw_line(panel, e: Estimate) -> None:
     panel.plot(x, np.asarray(e.solution.predict(x[:, None])), "C0", lw=1.6, label="density")
     panel.plot(e.exact.axes[0], e.exact.density, "k--", lw=1, label="mixing measure, exact")
     panel.hist(
-        np.asarray(e.solution.particles)[:, 0], bins=120, density=True, histtype="step", color="C3", lw=0.8, label="its particles"
+        np.asarray(e.solution.particles)[:, 0],
+        bins=120,
+        density=True,
+        histtype="step",
+        color="C3",
+        lw=0.8,
+        label="its particles",
     )
     panel.set(xlim=(x[0], x[-1]), xlabel="velocity, standardised")
 
@@ -138,8 +158,19 @@ def draw_line(panel, e: Estimate) -> None:
 def draw_plane(panel, e: Estimate) -> None:
     axes = [np.linspace(r.min() - 0.7, r.max() + 0.7, 80) for r in e.rows.T]
     mesh = np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
-    panel.contour(*axes, np.asarray(e.solution.predict(mesh)).reshape(80, 80).T, levels=8, colors="C0", linewidths=1)
+    panel.contour(
+        *axes,
+        np.asarray(e.solution.predict(mesh)).reshape(80, 80).T,
+        levels=8,
+        colors="C0",
+        linewidths=1,
+    )
     panel.plot(*e.rows.T, ".", color="0.6", ms=4, label="data")
     cloud = np.asarray(e.solution.particles)[:500]
     panel.plot(*cloud.T, ".", color="C3", ms=2, alpha=0.6, label="particles of the mixing measure")
-    panel.set(xlim=axes[0][[0, -1]], ylim=axes[1][[0, -1]], xlabel="eruption, standardised", ylabel="waiting, standardised")
+    panel.set(
+        xlim=axes[0][[0, -1]],
+        ylim=axes[1][[0, -1]],
+        xlabel="eruption, standardised",
+        ylabel="waiting, standardised",
+    )

@@ -52,7 +52,9 @@ def proximal_gibbs(quadrature: Quadrature, density: np.ndarray) -> tuple[np.ndar
     return np.exp(log_density), log_density
 
 
-def fictitious_play(quadrature: Quadrature, rate: float, start: np.ndarray | None = None) -> Iterator[np.ndarray]:
+def fictitious_play(
+    quadrature: Quadrature, rate: float, start: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
     """Algorithm 1: mu <- (1 - rate) mu + rate mu-hat, for ever."""
     density = quadrature.prior if start is None else start
     while True:
@@ -60,7 +62,9 @@ def fictitious_play(quadrature: Quadrature, rate: float, start: np.ndarray | Non
         density = density + rate * (proximal_gibbs(quadrature, density)[0] - density)
 
 
-def continuous_play(quadrature: Quadrature, step: float, start: np.ndarray | None = None) -> Iterator[np.ndarray]:
+def continuous_play(
+    quadrature: Quadrature, step: float, start: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
     """d mu/dt = mu-hat - mu at times 0, step, 2 step, ...: the classical Runge-Kutta method."""
 
     def slope(density: np.ndarray) -> np.ndarray:
@@ -86,12 +90,18 @@ def dual_averaging(quadrature: Quadrature, *, weighted: bool = True) -> Iterator
     while True:
         yield density
         t += 1
-        dual = dual + (2 / (t + 1) if weighted else 1 / t) * (quadrature.slope(quadrature.moments(density)) - dual)
+        dual = dual + (2 / (t + 1) if weighted else 1 / t) * (
+            quadrature.slope(quadrature.moments(density)) - dual
+        )
         heat = (t + 2) / t if weighted else 1.0
-        density = normalise(-quadrature.energy(dual) / (heat * quadrature.problem.temperature), quadrature.cell)[0]
+        density = normalise(
+            -quadrature.energy(dual) / (heat * quadrature.problem.temperature), quadrature.cell
+        )[0]
 
 
-def langevin(quadrature: Quadrature, step: float, start: np.ndarray | None = None) -> Iterator[np.ndarray]:
+def langevin(
+    quadrature: Quadrature, step: float, start: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
     """Mean-field Langevin dynamics, the Fokker-Planck equation d mu/dt = (mu U')' + temperature mu'', in one dimension.
 
     In terms of rho = mu / mu-hat it reads d mu/dt = temperature (mu-hat rho')': finite volumes with mu-hat's geometric mean at

@@ -44,7 +44,9 @@ class Choices:
 
     def problem(self, seed: int) -> FiniteSum:
         X, y = cosine_teacher(n=self.n, width=self.width, inputs=self.inputs, seed=seed)
-        return FiniteSum(Neurons(X, activation="tanh", bias=True), Squared(y), temperature=0.01, l2=0.01)
+        return FiniteSum(
+            Neurons(X, activation="tanh", bias=True), Squared(y), temperature=0.01, l2=0.01
+        )
 
     def sentence(self) -> str:
         return (
@@ -53,7 +55,10 @@ class Choices:
         )
 
 
-FULL = (Choices("as drawn", 2000, 10, 10, "normal", 3), Choices("varied", 1000, 30, 50, "uniform", 5))
+FULL = (
+    Choices("as drawn", 2000, 10, 10, "normal", 3),
+    Choices("varied", 1000, 30, 50, "uniform", 5),
+)
 QUICK = (Choices("as drawn", 1000, 10, 10, "normal", 3, n=60, particles=200),)
 
 
@@ -82,30 +87,55 @@ class Study:
     newton: list[Point] = field(default_factory=list)
 
 
-def points(problem: FiniteSum, solver: Solver, times: list[int], choices: Choices, seed: int) -> list[Point]:
+def points(
+    problem: FiniteSum, solver: Solver, times: list[int], choices: Choices, seed: int
+) -> list[Point]:
     """The same seed gives the same run: a shorter one is the beginning of a longer one."""
     found = []
     for t in times:
         solution = solve(problem, solver, particles=choices.particles, iterations=t, seed=seed)
-        found.append(Point(t, int(solution.history["pulls"][-1]), certify(solution, seed=seed), _primal(solution, choices)))
+        found.append(
+            Point(
+                t,
+                int(solution.history["pulls"][-1]),
+                certify(solution, seed=seed),
+                _primal(solution, choices),
+            )
+        )
     return found
 
 
 def _primal(solution: Solution, choices: Choices) -> float:
     if solution.iterate is None:
         return float("nan")
-    return objective(solution.problem, solution.iterate, moments=solution.moments, neighbours=choices.neighbours)
+    return objective(
+        solution.problem, solution.iterate, moments=solution.moments, neighbours=choices.neighbours
+    )
 
 
 def study(choices: Choices, seed: int) -> Study:
     problem = choices.problem(seed)
     last = choices.iterations
     times = sorted(
-        {max(1, round(last * share)) for share in ((0.01, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0) if choices.n > 100 else (0.1, 1.0))}
+        {
+            max(1, round(last * share))
+            for share in (
+                (0.01, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0) if choices.n > 100 else (0.1, 1.0)
+            )
+        }
     )
-    newton_times = [3, 10, 30, 100] if choices.n > 100 else []  # its compilation takes longer than all the rest
+    newton_times = (
+        [3, 10, 30, 100] if choices.n > 100 else []
+    )  # its compilation takes longer than all the rest
     best = certify(
-        solve(problem, PDA(), particles=choices.particles, iterations=300 if choices.n > 100 else 100, seed=seed), seed=seed
+        solve(
+            problem,
+            PDA(),
+            particles=choices.particles,
+            iterations=300 if choices.n > 100 else 100,
+            seed=seed,
+        ),
+        seed=seed,
     )
     return Study(
         choices,
@@ -127,7 +157,9 @@ def prior_value(problem: FiniteSum, seed: int) -> float:
 def claims_of(s: Study) -> list[Claim]:
     name, last = s.choices.name, s.algorithm2[-1].certificate
     gaps = [p.certificate.primal - p.certificate.dual for p in s.algorithm2]
-    highest = max(p.certificate.dual - 2 * p.certificate.dual_error for p in [*s.algorithm2, *s.newton])
+    highest = max(
+        p.certificate.dual - 2 * p.certificate.dual_error for p in [*s.algorithm2, *s.newton]
+    )
     claims = [
         Claim(
             "Figure 2",
@@ -180,10 +212,23 @@ def claims_of(s: Study) -> list[Claim]:
 
 def numbers_of(s: Study) -> dict:
     def rows(found: list[Point]) -> dict[str, Any]:
-        table: dict[str, Any] = {"iteration": [p.iteration for p in found], "pulls": [p.pulls for p in found]}
+        table: dict[str, Any] = {
+            "iteration": [p.iteration for p in found],
+            "pulls": [p.pulls for p in found],
+        }
         if not any(np.isnan(p.primal) for p in found):
             table["primal by k-NN"] = [p.primal for p in found]
-        for key in ("primal", "primal_error", "dual", "dual_error", "gap", "gap_error", "gap_debiased", "bound", "mixed"):
+        for key in (
+            "primal",
+            "primal_error",
+            "dual",
+            "dual_error",
+            "gap",
+            "gap_error",
+            "gap_debiased",
+            "bound",
+            "mixed",
+        ):
             table[key] = [getattr(p.certificate, key) for p in found]
         return table
 
@@ -207,7 +252,10 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
         "primal and dual values meet; the optimal value by PDA.",
         found="; ".join(
             f"{name} ends at most {last.certificate.bound:.1e} above the optimum after {last.pulls} pulls"
-            for name, last in (("Algorithm 2", first.algorithm2[-1]), *(("NewtonEFP", p) for p in first.newton[-1:]))
+            for name, last in (
+                ("Algorithm 2", first.algorithm2[-1]),
+                *(("NewtonEFP", p) for p in first.newton[-1:]),
+            )
         )
         + f". {sum(c.as_expected for c in claims)} of {len(claims)} statements hold.",
         figures={"fig2": draw(studies)},
@@ -229,25 +277,58 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
 
 def draw(studies: list[Study]):
     plt = pyplot()
-    figure, panels = plt.subplots(len(studies), 2, figsize=(11, 4.1 * len(studies)), layout="constrained", squeeze=False)
+    figure, panels = plt.subplots(
+        len(studies), 2, figsize=(11, 4.1 * len(studies)), layout="constrained", squeeze=False
+    )
     for s, (left, right) in zip(studies, panels, strict=True):
         t = [p.iteration for p in s.algorithm2]
         dual = np.array([p.certificate.dual for p in s.algorithm2])
         error = 2 * np.array([p.certificate.dual_error for p in s.algorithm2])
-        left.plot(t, [p.primal for p in s.algorithm2], "o-", color="C0", label="primal of mu^(t), k-NN entropy")
+        left.plot(
+            t,
+            [p.primal for p in s.algorithm2],
+            "o-",
+            color="C0",
+            label="primal of mu^(t), k-NN entropy",
+        )
         left.plot(t, dual, "o-", color="C1", label="dual")
         left.fill_between(t, dual - error, dual + error, color="C1", alpha=0.3, lw=0)
-        left.axhspan(*(s.optimum.primal + sign * 2 * s.optimum.primal_error for sign in (-1, 1)), color="k", alpha=0.25, lw=0)
+        left.axhspan(
+            *(s.optimum.primal + sign * 2 * s.optimum.primal_error for sign in (-1, 1)),
+            color="k",
+            alpha=0.25,
+            lw=0,
+        )
         left.axhline(s.optimum.primal, color="k", ls="--", lw=1, label="L(mu*) by PDA")
-        left.set(xlabel="iteration", ylabel="value", xscale="log", title=f"Algorithm 2, {s.choices.name}")
-        for name, found, colour in (("Algorithm 2", s.algorithm2, "C0"), ("NewtonEFP", s.newton, "C3")):
+        left.set(
+            xlabel="iteration", ylabel="value", xscale="log", title=f"Algorithm 2, {s.choices.name}"
+        )
+        for name, found, colour in (
+            ("Algorithm 2", s.algorithm2, "C0"),
+            ("NewtonEFP", s.newton, "C3"),
+        ):
             if not found:
                 continue
             pulls = [p.pulls for p in found]
-            right.plot(pulls, [p.certificate.bound for p in found], "-", color=colour, label=f"{name}: certified bound")
+            right.plot(
+                pulls,
+                [p.certificate.bound for p in found],
+                "-",
+                color=colour,
+                label=f"{name}: certified bound",
+            )
             for p in found:
-                right.plot(p.pulls, p.certificate.bound, "o", color=colour, mfc=colour if p.certificate.mixed else "white")
-            noise = [p.certificate.gap - p.certificate.gap_debiased + 2 * p.certificate.gap_error for p in found]
+                right.plot(
+                    p.pulls,
+                    p.certificate.bound,
+                    "o",
+                    color=colour,
+                    mfc=colour if p.certificate.mixed else "white",
+                )
+            noise = [
+                p.certificate.gap - p.certificate.gap_debiased + 2 * p.certificate.gap_error
+                for p in found
+            ]
             right.fill_between(pulls, 1e-9, noise, color=colour, alpha=0.12, lw=0)
         bounds = [p.certificate.bound for p in [*s.algorithm2, *s.newton]]
         right.set(

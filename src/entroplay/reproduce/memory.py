@@ -50,12 +50,23 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
     lengths = (20, 80) if quick else (25, 50, 100, 200, 400)
     sampler = ULA(step_size=0.01, steps=1)
     methods = {"EFP": EFP(0.01, sampler), "NaiveEFP": NaiveEFP(0.01, sampler)}
-    found = {name: np.array([peak(solver, t, seed) for t in lengths]) for name, solver in methods.items()}
-    slopes = {name: round(float(np.polyfit(lengths, values, 1)[0]) / CLOUD, 6) + 0.0 for name, values in found.items()}
+    found = {
+        name: np.array([peak(solver, t, seed) for t in lengths]) for name, solver in methods.items()
+    }
+    slopes = {
+        name: round(float(np.polyfit(lengths, values, 1)[0]) / CLOUD, 6) + 0.0
+        for name, values in found.items()
+    }
     plt = pyplot()
     figure, panel = plt.subplots(figsize=(6, 3.8), layout="constrained")
     for index, (method, values) in enumerate(found.items()):
-        panel.plot(lengths, values / 2**20, "o-", color=f"C{index}", label=f"{method}: {slopes[method]:.2f} clouds per iteration")
+        panel.plot(
+            lengths,
+            values / 2**20,
+            "o-",
+            color=f"C{index}",
+            label=f"{method}: {slopes[method]:.2f} clouds per iteration",
+        )
     panel.set(xlabel="iterations", ylabel="arrays alive, MiB", ylim=(0, None))
     panel.grid(alpha=0.3)
     panel.legend()
@@ -67,7 +78,9 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
         found=f"Per iteration Algorithm 2 adds {slopes['EFP']:.2f} clouds of {PARTICLES} particles, the naive implementation "
         f"{slopes['NaiveEFP']:.2f}.",
         figures={"memory": figure},
-        captions={"memory": "The most bytes of arrays alive during a run, against its number of iterations."},
+        captions={
+            "memory": "The most bytes of arrays alive during a run, against its number of iterations."
+        },
         claims=(
             Claim(
                 "Section 3.2",

@@ -10,15 +10,21 @@ from .claims import Claim
 from .settings import FLOOR, Run, Setting, largest
 
 
-def misprints(cold: Setting, run: Run, rate: float, warm: Setting, warm_run: Run, warm_rate: float) -> list[Claim]:
+def misprints(
+    cold: Setting, run: Run, rate: float, warm: Setting, warm_run: Run, warm_rate: float
+) -> list[Claim]:
     """Where the text has a slip: the printed form, and the one that the numbers support."""
     t0 = int(np.ceil(1 / rate))
-    worst = largest(b.primal - a.primal + cold.temperature * rate * a.kl for a, b in pairwise(run.values[t0:]))
+    worst = largest(
+        b.primal - a.primal + cold.temperature * rate * a.kl for a, b in pairwise(run.values[t0:])
+    )
     gamma = 10 * rate**2 * (3 * cold.ratio + 5) / max(worst, 1e-300)
     x = np.linspace(1e-3, 0.5, 200)
     reached = [float(np.abs(warm.quadrature.moments(mu)).max()) for mu in warm_run.densities]
     t1 = int(np.ceil(1 / warm_rate))
-    contraction = [b.kl / a.kl for a, b in pairwise(warm_run.values[t1:]) if warm.temperature * a.kl > FLOOR]
+    contraction = [
+        b.kl / a.kl for a, b in pairwise(warm_run.values[t1:]) if warm.temperature * a.kl > FLOOR
+    ]
     epsilon, small_gamma, first = 0.1, 0.1, 1.0
     eta = epsilon / (14 * (1 + warm.ratio))
     logarithm = np.log(2 * np.e * warm.temperature * first / epsilon)
@@ -26,9 +32,14 @@ def misprints(cold: Setting, run: Run, rate: float, warm: Setting, warm_run: Run
     def left_over(t: float) -> float:
         """The bound of Theorem 5, times the temperature, after t iterations."""
         later = t - np.ceil(1 / (small_gamma * eta))
-        return warm.temperature * np.exp(later * np.log1p(-small_gamma * eta)) * first + 7 * eta * (1 + warm.ratio)
+        return warm.temperature * np.exp(later * np.log1p(-small_gamma * eta)) * first + 7 * eta * (
+            1 + warm.ratio
+        )
 
-    printed, corrected = (factor * 14 * (1 + warm.ratio) / epsilon * logarithm for factor in (small_gamma, 1 / small_gamma))
+    printed, corrected = (
+        factor * 14 * (1 + warm.ratio) / epsilon * logarithm
+        for factor in (small_gamma, 1 / small_gamma)
+    )
     where = f"{cold.name}, eta gamma = {rate:g}"
     return [
         Claim(
@@ -58,7 +69,13 @@ def misprints(cold: Setting, run: Run, rate: float, warm: Setting, warm_run: Run
             misprint=True,
             note="largest right minus left side; the sign was lost",
         ),
-        Claim("Lemma 1, proof, corrected", "log(1 - x) >= -2 x", "0 < x <= 1/2", largest(list(-2 * x - np.log1p(-x))), 0.0),
+        Claim(
+            "Lemma 1, proof, corrected",
+            "log(1 - x) >= -2 x",
+            "0 < x <= 1/2",
+            largest(list(-2 * x - np.log1p(-x))),
+            0.0,
+        ),
         Claim(
             "Assumption 2, as printed",
             "z in [1, 1]",
@@ -68,7 +85,14 @@ def misprints(cold: Setting, run: Run, rate: float, warm: Setting, warm_run: Run
             misprint=True,
             note="the moments, at which the losses are evaluated, are not 1",
         ),
-        Claim("Assumption 2, corrected", "z in [-1, 1]", warm.name, largest(reached), 1.0, note="largest |moment| on the way"),
+        Claim(
+            "Assumption 2, corrected",
+            "z in [-1, 1]",
+            warm.name,
+            largest(reached),
+            1.0,
+            note="largest |moment| on the way",
+        ),
         Claim(
             "After Lemma 2, corrected",
             "KL(t+1) <= (1 - gamma eta) KL(t) + 7 gamma eta^2/temperature (1 + C)",

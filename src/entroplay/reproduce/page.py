@@ -73,9 +73,16 @@ def _section(part: Part, folder: Path) -> str:
             *(_row(claim) for claim in part.claims),
             "</tbody></table>",
         ]
-    for title, items in (("Chosen, since the paper leaves it open", part.choices), ("Remarks", part.remarks)):
+    for title, items in (
+        ("Chosen, since the paper leaves it open", part.choices),
+        ("Remarks", part.remarks),
+    ):
         if items:
-            lines.append(f"<h3>{title}</h3><ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>")
+            lines.append(
+                f"<h3>{title}</h3><ul>"
+                + "".join(f"<li>{html.escape(item)}</li>" for item in items)
+                + "</ul>"
+            )
     lines.append("</section>")
     return "\n".join(lines)
 

@@ -87,7 +87,8 @@ def gallery(quick: bool, seed: int, target: str | None) -> Gallery:
         for m in (scale.few, scale.many)
     }
     default = {
-        m: paint(pixels, m, iterations=scale.default_iterations, size=scale.size, seed=seed) for m in (scale.few, scale.many)
+        m: paint(pixels, m, iterations=scale.default_iterations, size=scale.size, seed=seed)
+        for m in (scale.few, scale.many)
     }
     return Gallery(name, scale, efp, default)
 
@@ -103,7 +104,13 @@ def discrepancy(painting: Painting) -> float:
 
 
 def show(panel, picture: np.ndarray, title: str) -> None:
-    panel.imshow(picture if picture.shape[2] == 3 else picture[:, :, 0], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    panel.imshow(
+        picture if picture.shape[2] == 3 else picture[:, :, 0],
+        cmap="gray",
+        vmin=0,
+        vmax=1,
+        interpolation="nearest",
+    )
     panel.set_title(title, fontsize=9)
     panel.axis("off")
 
@@ -117,7 +124,11 @@ def figure3(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
     figure, panels = plt.subplots(1, 3, figsize=(10, 3.7), layout="constrained")
     show(panels[0], g.target, g.target_name)
     show(panels[1], painting.mean_picture, f"H^(T) by EFP, m = {g.scale.many}\nMSE {error:.5f}")
-    show(panels[2], beside.picture, f"the default painter, exactly {g.scale.many} triangles\nMSE {beside.mse:.5f}")
+    show(
+        panels[2],
+        beside.picture,
+        f"the default painter, exactly {g.scale.many} triangles\nMSE {beside.mse:.5f}",
+    )
     variance = float(g.target.var(axis=(0, 1)).mean())
     return Part(
         name="fig3",
@@ -141,7 +152,12 @@ def figure3(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
         )
         if g.judged
         else (),
-        numbers={"target": g.target_name, "variance": variance, "MSE of H": error, "MSE of the default painter": beside.mse},
+        numbers={
+            "target": g.target_name,
+            "variance": variance,
+            "MSE of H": error,
+            "MSE of the default painter": beside.mse,
+        },
         choices=CHOICES,
     )
 
@@ -156,7 +172,11 @@ def figure4(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
         of_moments, of_particles = errors(g.efp[m])
         show(row[0], g.efp[m].mean_picture, f"m = {m}: mu^(T)\nMSE {of_moments:.5f}")
         show(row[1], g.efp[m].picture, f"m = {m}: its Gibbs particles\nMSE {of_particles:.5f}")
-        show(row[2], g.default[m].picture, f"m = {m}: the default painter\nMSE {g.default[m].mse:.5f}")
+        show(
+            row[2],
+            g.default[m].picture,
+            f"m = {m}: the default painter\nMSE {g.default[m].mse:.5f}",
+        )
     numbers = {
         str(m): {
             "MSE of H": errors(g.efp[m])[0],
@@ -174,11 +194,31 @@ def figure4(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
         found=f"With {g.scale.few} triangles the two pictures differ by {discrepancy(few):.5f}, with {g.scale.many} by "
         f"{discrepancy(many):.5f} (mean square).",
         figures={"fig4": figure},
-        captions={"fig4": "The running mean mu^(T), the particles of its Gibbs measure, and the default painter."},
+        captions={
+            "fig4": "The running mean mu^(T), the particles of its Gibbs measure, and the default painter."
+        },
         claims=(
-            Claim("Figure 4", "the picture of mu^(T) improves with m", setting, errors(many)[0], errors(few)[0]),
-            Claim("Figure 4", "the picture of the particles improves with m", setting, errors(many)[1], errors(few)[1]),
-            Claim("Figure 4", "their discrepancy falls with m", setting, discrepancy(many), discrepancy(few)),
+            Claim(
+                "Figure 4",
+                "the picture of mu^(T) improves with m",
+                setting,
+                errors(many)[0],
+                errors(few)[0],
+            ),
+            Claim(
+                "Figure 4",
+                "the picture of the particles improves with m",
+                setting,
+                errors(many)[1],
+                errors(few)[1],
+            ),
+            Claim(
+                "Figure 4",
+                "their discrepancy falls with m",
+                setting,
+                discrepancy(many),
+                discrepancy(few),
+            ),
         )
         if g.judged
         else (),
@@ -194,14 +234,21 @@ def figure5(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
     figure, panels = plt.subplots(1, 2, figsize=(10, 3.9), sharey=True, layout="constrained")
     numbers, claims = {}, []
     for panel, m in zip(panels, (g.scale.few, g.scale.many), strict=True):
-        curves = {"mu^(t)": _curve(g.efp[m], "loss_moments"), "its Gibbs particles": _curve(g.efp[m], "loss_particles")}
+        curves = {
+            "mu^(t)": _curve(g.efp[m], "loss_moments"),
+            "its Gibbs particles": _curve(g.efp[m], "loss_particles"),
+        }
         for index, (label, curve) in enumerate(curves.items()):
             panel.plot(np.arange(1, len(curve) + 1), curve, color=f"C{index}", lw=1.2, label=label)
-        panel.axhline(g.default[m].mse, color="k", ls="--", lw=1, label="the default painter, at its end")
+        panel.axhline(
+            g.default[m].mse, color="k", ls="--", lw=1, label="the default painter, at its end"
+        )
         panel.set(xlabel="iteration", yscale="log", title=f"m = {m}")
         panel.grid(alpha=0.3)
         kept = np.unique(np.geomspace(1, len(curves["mu^(t)"]), 40).astype(int)) - 1
-        numbers[str(m)] = {"iteration": kept + 1} | {label: curve[kept] for label, curve in curves.items()}
+        numbers[str(m)] = {"iteration": kept + 1} | {
+            label: curve[kept] for label, curve in curves.items()
+        }
         for label, curve in curves.items():
             claims.append(
                 Claim(
@@ -219,7 +266,10 @@ def figure5(*, quick: bool, seed: int = 0, target: str | None = None) -> Part:
         name="fig5",
         title="Figure 5: squared error along the run",
         paper="The squared error of mu^(t) and of its Gibbs particles falls; more particles bring both down.",
-        found=", ".join(f"m = {m}: {errors(g.efp[m])[0]:.5f} and {errors(g.efp[m])[1]:.5f}" for m in g.efp) + " at the end.",
+        found=", ".join(
+            f"m = {m}: {errors(g.efp[m])[0]:.5f} and {errors(g.efp[m])[1]:.5f}" for m in g.efp
+        )
+        + " at the end.",
         figures={"fig5": figure},
         captions={"fig5": "Mean squared error of both pictures, before clipping to [0, 1]."},
         claims=tuple(claims),

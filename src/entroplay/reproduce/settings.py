@@ -56,12 +56,23 @@ def bounded_settings(quick: bool) -> list[Setting]:
     targets = np.clip(0.8 * np.tanh(2 * x) + 0.1 * rng.normal(size=12), -1, 1)
     signs = np.where(np.cos(2 * x) + 0.3 * rng.normal(size=12) > 0, 1.0, -1.0)
     return [
-        setting("squared, d=1, temperature 1", FiniteSum(one, Squared(targets, scale=0.5), temperature=1.0, l2=0.5), 0.5, points),
         setting(
-            "squared, d=1, temperature 0.05", FiniteSum(one, Squared(targets, scale=0.5), temperature=0.05, l2=0.05), 0.5, points
+            "squared, d=1, temperature 1",
+            FiniteSum(one, Squared(targets, scale=0.5), temperature=1.0, l2=0.5),
+            0.5,
+            points,
         ),
         setting(
-            "logistic, d=2, temperature 0.1", FiniteSum(two, Logistic(signs), temperature=0.1, l2=0.05), 0.25, 61 if quick else 161
+            "squared, d=1, temperature 0.05",
+            FiniteSum(one, Squared(targets, scale=0.5), temperature=0.05, l2=0.05),
+            0.5,
+            points,
+        ),
+        setting(
+            "logistic, d=2, temperature 0.1",
+            FiniteSum(two, Logistic(signs), temperature=0.1, l2=0.05),
+            0.25,
+            61 if quick else 161,
         ),
     ]
 
@@ -69,14 +80,18 @@ def bounded_settings(quick: bool) -> list[Setting]:
 def density_setting() -> Setting:
     """A mixture density, whose loss has no bounded slope: for what needs no such bound."""
     points = np.array([-1.6, -1.2, -1.1, 0.2, 0.5, 0.9, 1.0, 1.4])
-    problem = FiniteSum(GaussianKernel(points[:, None], bandwidth=0.5), NegLog(), temperature=0.05, l2=0.05)
+    problem = FiniteSum(
+        GaussianKernel(points[:, None], bandwidth=0.5), NegLog(), temperature=0.05, l2=0.05
+    )
     return setting("density, d=1, temperature 0.05", problem, np.inf, 1001)
 
 
 def cold_setting() -> Setting:
     """So cold that rates below 1/8 can already be too large."""
     x = np.linspace(-2, 2, 12)
-    problem = FiniteSum(Neurons(x[:, None]), Squared(np.sign(x) * 0.3, scale=0.5), temperature=0.02, l2=0.0005)
+    problem = FiniteSum(
+        Neurons(x[:, None]), Squared(np.sign(x) * 0.3, scale=0.5), temperature=0.02, l2=0.0005
+    )
     return setting("squared, d=1, temperature 0.02, wide prior", problem, 0.5, 2001)
 
 

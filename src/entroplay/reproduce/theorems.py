@@ -17,7 +17,16 @@ from ..verbs.grid import jacobian, newton
 from .claims import Claim, Part
 from .exact import continuous_play, fictitious_play, proximal_gibbs, values
 from .misprints import REMARKS, misprints
-from .settings import FLOOR, ROUNDING, Run, Setting, bounded_settings, cold_setting, density_setting, largest
+from .settings import (
+    FLOOR,
+    ROUNDING,
+    Run,
+    Setting,
+    bounded_settings,
+    cold_setting,
+    density_setting,
+    largest,
+)
 
 
 def duality(s: Setting, run: Run) -> list[Claim]:
@@ -44,7 +53,11 @@ def duality(s: Setting, run: Run) -> list[Claim]:
     ]
     log_optimum = s.quadrature.log_gibbs(s.quadrature.slope(s.quadrature.moments(s.optimum)))
     sandwich = [
-        (s.temperature * v.kl, v.primal - s.value, s.temperature * kl(density, log_optimum, s.quadrature.cell))
+        (
+            s.temperature * v.kl,
+            v.primal - s.value,
+            s.temperature * kl(density, log_optimum, s.quadrature.cell),
+        )
         for density, v in zip(run.densities, run.values, strict=True)
         if v.primal - s.value > FLOOR
     ]
@@ -97,11 +110,17 @@ def continuous(s: Setting, run: Run, step: float) -> list[Claim]:
             1.0,
             note=f"largest ratio of the two sides over 0 < gamma t <= {until:g}",
         ),
-        *derivatives(s, [run.densities[i] for i in (0, len(run.densities) // 6, len(run.densities) // 3)]),
+        *derivatives(
+            s, [run.densities[i] for i in (0, len(run.densities) // 6, len(run.densities) // 3)]
+        ),
     ]
     if np.isfinite(s.smoothness):
         factor = s.temperature + 2 * s.smoothness
-        ratios = [(v.primal_gibbs - v.dual) / (factor * v.kl) for v in run.values if s.temperature * v.kl > FLOOR]
+        ratios = [
+            (v.primal_gibbs - v.dual) / (factor * v.kl)
+            for v in run.values
+            if s.temperature * v.kl > FLOOR
+        ]
         claims.append(
             Claim(
                 "Theorem 4",
@@ -122,7 +141,10 @@ def derivatives(s: Setting, starts: list[np.ndarray], step: float = 1e-3) -> lis
         run = Run.of(s.quadrature, continuous_play(s.quadrature, step, start), 5)
         v = run.values[2]
         curvature = s.quadrature.weighted_curvature(s.quadrature.moments(run.densities[2]))
-        fall, rise = -s.temperature * (v.kl + v.reverse_kl), float(np.sum(curvature * v.residual**2))
+        fall, rise = (
+            -s.temperature * (v.kl + v.reverse_kl),
+            float(np.sum(curvature * v.residual**2)),
+        )
         primal.append(abs(_slope([v.primal for v in run.values], step) / fall - 1))
         dual.append(abs(_slope([v.dual for v in run.values], step) / rise - 1))
     # The differences err by step^4 / 30 times a fifth derivative; times of change are no shorter than a hundredth of 1 / gamma.
@@ -160,10 +182,14 @@ def discrete(s: Setting, rate: float, run: Run) -> list[Claim]:
     known = run.values[0].primal - s.value  # nothing changes by more than this
     fall = largest(b.primal - a.primal + s.temperature * rate * a.kl for a, b in later)
     drop = largest(a.dual - b.dual for a, b in later)
-    bound = [(1 - rate) ** t * run.values[t0].kl + 7 * rate / s.temperature * (1 + c) for t in range(len(later) + 1)]
+    bound = [
+        (1 - rate) ** t * run.values[t0].kl + 7 * rate / s.temperature * (1 + c)
+        for t in range(len(later) + 1)
+    ]
     excess = max(range(len(bound)), key=lambda t: run.values[t0 + t].kl / bound[t])
     floor = largest(
-        float((proximal_gibbs(s.quadrature, mu)[0] / (2 * c * np.maximum(mu, 1e-300))).max()) for mu in run.densities[t0:]
+        float((proximal_gibbs(s.quadrature, mu)[0] / (2 * c * np.maximum(mu, 1e-300))).max())
+        for mu in run.densities[t0:]
     )
     return [
         Claim(
@@ -174,7 +200,14 @@ def discrete(s: Setting, rate: float, run: Run) -> list[Claim]:
             rate**2 * (3 * c + 5),
             trivial=known,
         ),
-        Claim("Lemma 2", "D(g^(t)) - D(g^(t+1)) <= 2 gamma eta^2 (1 + 2 C)", where, drop, 2 * rate**2 * (1 + 2 * c), trivial=known),
+        Claim(
+            "Lemma 2",
+            "D(g^(t)) - D(g^(t+1)) <= 2 gamma eta^2 (1 + 2 C)",
+            where,
+            drop,
+            2 * rate**2 * (1 + 2 * c),
+            trivial=known,
+        ),
         Claim(
             "Theorem 5",
             "KL(mu^(t) | mu-hat^(t)) <= (1 - gamma eta)^(t-t0) KL(t0) + 7 eta/temperature (1 + C)",
@@ -184,14 +217,24 @@ def discrete(s: Setting, rate: float, run: Run) -> list[Claim]:
             trivial=run.values[0].kl,
             note=f"at the tightest t, {t0 + excess}",
         ),
-        Claim("Lemma B", "mu-hat^(t) <= 2 C mu^(t) for t >= t0", where, floor, 1.0, note="largest ratio of the two sides"),
+        Claim(
+            "Lemma B",
+            "mu-hat^(t) <= 2 C mu^(t) for t >= t0",
+            where,
+            floor,
+            1.0,
+            note="largest ratio of the two sides",
+        ),
     ]
 
 
 def far_measures(s: Setting) -> list[np.ndarray]:
     """Measures as different as the features allow: the prior, and those that draw the moments to either side."""
     shape = s.quadrature.problem.features.shape
-    duals = [np.zeros(shape), *(sign * 20 * s.temperature * (1 + np.arange(shape[0]) % 3) for sign in (1.0, -1.0))]
+    duals = [
+        np.zeros(shape),
+        *(sign * 20 * s.temperature * (1 + np.arange(shape[0]) % 3) for sign in (1.0, -1.0)),
+    ]
     return [s.quadrature.gibbs(np.asarray(dual))[0] for dual in duals]
 
 
@@ -209,9 +252,20 @@ def bounded_ratio(s: Setting) -> list[Claim]:
                 below.append(-float(np.expm1(log_ratio.min())) / (4 * t))
                 corrected.append(-float(np.expm1(log_ratio.min())) / (4 * t / s.temperature))
     claims = [
-        Claim("Lemma A", "log(mu-hat_1 / mu-hat_2) <= 4 / temperature", s.name, ratio, 4 / s.temperature),
         Claim(
-            "Lemma A", "mu-hat / mu-hat_1 - 1 <= 4 t C", s.name, largest(above), 1 + ROUNDING, note="largest ratio of the two sides"
+            "Lemma A",
+            "log(mu-hat_1 / mu-hat_2) <= 4 / temperature",
+            s.name,
+            ratio,
+            4 / s.temperature,
+        ),
+        Claim(
+            "Lemma A",
+            "mu-hat / mu-hat_1 - 1 <= 4 t C",
+            s.name,
+            largest(above),
+            1 + ROUNDING,
+            note="largest ratio of the two sides",
         ),
         Claim(
             "Lemma A, corrected",
@@ -243,7 +297,10 @@ def frank_wolfe(s: Setting, run: Run, rate: float, radii: tuple[float, ...]) -> 
     for radius in radii:
         least = least_loss(s, radius)
         epsilon = s.temperature * radius + 2 * rate * s.smoothness
-        ratios += [v.loss / (epsilon + (1 - rate) ** t * run.values[0].loss + least) for t, v in enumerate(run.values)]
+        ratios += [
+            v.loss / (epsilon + (1 - rate) ** t * run.values[0].loss + least)
+            for t, v in enumerate(run.values)
+        ]
     return [
         Claim(
             "Theorem 6",
@@ -321,7 +378,12 @@ def stability(s: Setting) -> list[Claim]:
         if share < 1:
             claims.append(
                 Claim(
-                    "Beyond the paper", f"at {share:g} times the limit 2/(1 + eig J) errors die out", s.name, growth, 1.0, note=note
+                    "Beyond the paper",
+                    f"at {share:g} times the limit 2/(1 + eig J) errors die out",
+                    s.name,
+                    growth,
+                    1.0,
+                    note=note,
                 )
             )
         else:
@@ -352,7 +414,11 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
     for s in bounded:
         rate = 0.1
         runs[s.name] = Run.of(s.quadrature, fictitious_play(s.quadrature, rate), 60)
-        claims += discrete(s, rate, runs[s.name]) + bounded_ratio(s) + frank_wolfe(s, runs[s.name], rate, radii)
+        claims += (
+            discrete(s, rate, runs[s.name])
+            + bounded_ratio(s)
+            + frank_wolfe(s, runs[s.name], rate, radii)
+        )
     claims += stability(cold) + stability(bounded[1])
     cold_run = Run.of(cold.quadrature, fictitious_play(cold.quadrature, 0.125), 40)
     claims += misprints(cold, cold_run, 0.125, bounded[0], runs[bounded[0].name], 0.1)
@@ -366,7 +432,12 @@ def reproduce(*, quick: bool, seed: int = 0) -> Part:
         found=f"{expected} of {len(claims)} statements as expected; {slips} of them are misprints that fail as printed, "
         f"{silent} hold but say nothing at these temperatures.",
         claims=tuple(claims),
-        numbers={"statements": len(claims), "as expected": expected, "misprints": slips, "without content": silent},
+        numbers={
+            "statements": len(claims),
+            "as expected": expected,
+            "misprints": slips,
+            "without content": silent,
+        },
         choices=(
             "Networks with tanh(theta x) on 12 points, loss (z - y)^2/4 or logistic: |h|, |loss'|, loss'' <= 1 as "
             "Assumption 2 wants.",

@@ -44,12 +44,16 @@ class _Identity(Encoder):
 
     def array(self, value: Any, path: str) -> str:
         key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        self.tensors[str(len(self.tensors))] = np.asarray(jax.random.key_data(value) if key else value, order="C")
+        self.tensors[str(len(self.tensors))] = np.asarray(
+            jax.random.key_data(value) if key else value, order="C"
+        )
         return "array"
 
     def other(self, value: Any, path: str) -> Any:
         name, bases = qualified(value), type(value).__mro__
-        value = value if hasattr(value, "__code__") else getattr(value, "__wrapped__", value)  # jit keeps what it compiles
+        value = (
+            value if hasattr(value, "__code__") else getattr(value, "__wrapped__", value)
+        )  # jit keeps what it compiles
         if id(value) in self.seen or isinstance(value, type):
             return name
         self.seen[id(value)] = value  # held, so that no other object is given its id
@@ -63,9 +67,18 @@ class _Identity(Encoder):
             return [name, self([[repr(key), item] for key, item in value.items()])]
         if isinstance(value, bytes | complex | set | frozenset):
             return [name, _text(value)]
-        if callable(value) or dataclasses.is_dataclass(value):  # an object of a class that the user wrote, or a library's
-            own = takewhile(lambda base: base not in (Loss, FeatureMap, Sampler, Solver, object), bases)
-            members = [item for base in own for item in sorted(vars(base).items()) if item[0] == "__call__" or item[0][:2] != "__"]
+        if callable(value) or dataclasses.is_dataclass(
+            value
+        ):  # an object of a class that the user wrote, or a library's
+            own = takewhile(
+                lambda base: base not in (Loss, FeatureMap, Sampler, Solver, object), bases
+            )
+            members = [
+                item
+                for base in own
+                for item in sorted(vars(base).items())
+                if item[0] == "__call__" or item[0][:2] != "__"
+            ]
             return [
                 name,
                 self(list(getattr(value, "__dict__", {}).items())),
@@ -83,7 +96,9 @@ def _function_parts(function: Any) -> list[Any]:
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # a name that was never given a value
             bound.append(cell.cell_contents)
-    constants = [_text(c) for code in codes for c in code.co_consts if not isinstance(c, types.CodeType)]
+    constants = [
+        _text(c) for code in codes for c in code.co_consts if not isinstance(c, types.CodeType)
+    ]
     return [[[code.co_code.hex(), code.co_names] for code in codes], constants, found, bound]
 
 

@@ -33,7 +33,15 @@ from ..painting.triangle_painter import CosineSteps, TrianglePainter
 from ..problems.features.base import FeatureMap, FunctionFeatures, GaussianKernel
 from ..problems.features.neurons import Neurons
 from ..problems.features.triangles import Triangles
-from ..problems.losses.base import CrossEntropy, FunctionLoss, Huber, Logistic, Loss, NegLog, Squared
+from ..problems.losses.base import (
+    CrossEntropy,
+    FunctionLoss,
+    Huber,
+    Logistic,
+    Loss,
+    NegLog,
+    Squared,
+)
 from ..problems.problem import FiniteSum
 from ..verbs.certify import Certificate
 from .model import Model
@@ -47,7 +55,20 @@ MAX_HEADER = 2**24
 """No file of ours describes itself in more bytes: a longer header is a damaged or forged one."""
 ROW_AXES = {"problem.features.rows": 0, "problem.weights": 0, "moments": 0, "dual": 0, "path": 1}
 """Arrays with one entry per training row, and along which axis; those of the loss are such too."""
-DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+DTYPES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
 FilePath = str | os.PathLike[str]
 
 
@@ -73,7 +94,9 @@ _FEATURES = (Neurons, GaussianKernel, FunctionFeatures, Triangles)
 _LOSSES = (Squared, Huber, Logistic, CrossEntropy, NegLog, FunctionLoss)
 _METHODS = (NewtonEFP, EFP, NaiveEFP, MFLD, PDA, PSDCA, TrianglePainter, ULA, MALA, CosineSteps)
 _RESULTS = (Solution, Status, Compression, Checkpoint, Painting, Film, Model, Certificate)
-RECORDS: dict[str, type] = {r.__name__: r for r in (*_RESULTS, FiniteSum, *_FEATURES, *_LOSSES, *_METHODS)}
+RECORDS: dict[str, type] = {
+    r.__name__: r for r in (*_RESULTS, FiniteSum, *_FEATURES, *_LOSSES, *_METHODS)
+}
 """All that a file may hold, by name. A new loss, feature map, sampler or solver is added here."""
 
 
@@ -100,7 +123,12 @@ def save(solution: Solution | Painting | Any, path: FilePath, *, data: bool = Tr
     to_model = getattr(solution, "to_model", None)
     solution = solution if to_model is None else to_model()
     if not isinstance(solution, Solution | Painting | Model):
-        raise invalid("save", "solution", "a Solution, a Painting or an estimator of entroplay.sklearn", solution)
+        raise invalid(
+            "save",
+            "solution",
+            "a Solution, a Painting or an estimator of entroplay.sklearn",
+            solution,
+        )
     _check_parts(solution)
     encoder = Encoder()
     content = encoder(solution)
@@ -110,14 +138,26 @@ def save(solution: Solution | Painting | Any, path: FilePath, *, data: bool = Tr
         for full_name, array in encoder.tensors.items():
             name = full_name.removeprefix("solution.")
             axis = 0 if name.startswith("problem.loss.") and array.ndim else ROW_AXES.get(name)
-            encoder.tensors[full_name] = array if axis is None else np.take(array, np.arange(0), axis)
+            encoder.tensors[full_name] = (
+                array if axis is None else np.take(array, np.arange(0), axis)
+            )
     _write(path, _KINDS[type(solution)], content, encoder.tensors)
 
 
-_KINDS: dict[type, str] = {Solution: "solution", Painting: "painting", Model: "model", Checkpoint: "checkpoint"}
+_KINDS: dict[type, str] = {
+    Solution: "solution",
+    Painting: "painting",
+    Model: "model",
+    Checkpoint: "checkpoint",
+}
 
 
-def load(path: FilePath, *, functions: Mapping[str, Callable[..., Any]] | None = None, max_bytes: int = MAX_BYTES) -> Any:
+def load(
+    path: FilePath,
+    *,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Any:
     """Read what `save` wrote: a `Solution` or a `Painting` in the precision in which it was solved, or an estimator.
 
     Args:
@@ -136,23 +176,37 @@ def load(path: FilePath, *, functions: Mapping[str, Callable[..., Any]] | None =
         _check_parts(solution)
         result = _estimator(solution) if isinstance(solution, Model) else solution
     if unused := functions.keys() - decoder.used:
-        raise invalid("load", "functions", f"a dictionary of functions that {path} asks for", sorted(unused))
+        raise invalid(
+            "load", "functions", f"a dictionary of functions that {path} asks for", sorted(unused)
+        )
     return result
 
 
 def _estimator(model: Model) -> Any:
-    from ..sklearn.storable import estimator_of  # only here: scikit-learn is not needed for anything else
+    from ..sklearn.storable import (
+        estimator_of,
+    )  # only here: scikit-learn is not needed for anything else
 
     return estimator_of(model)
 
 
 def write_checkpoint(
-    path: FilePath, *, fingerprint: str, iteration: int, leaves: Sequence[Any], history: Mapping[str, np.ndarray]
+    path: FilePath,
+    *,
+    fingerprint: str,
+    iteration: int,
+    leaves: Sequence[Any],
+    history: Mapping[str, np.ndarray],
 ) -> None:
     """Write the state of a run as `save` writes a solution. Floating leaves must be finite, the history need not be."""
     encoder = Encoder()
     iteration = whole("write_checkpoint", "iteration", iteration, least=0)
-    _write(path, _KINDS[Checkpoint], encoder(Checkpoint(fingerprint, iteration, list(leaves), dict(history))), encoder.tensors)
+    _write(
+        path,
+        _KINDS[Checkpoint],
+        encoder(Checkpoint(fingerprint, iteration, list(leaves), dict(history))),
+        encoder.tensors,
+    )
 
 
 def read_checkpoint(path: FilePath, *, max_bytes: int = MAX_BYTES) -> Checkpoint | None:
@@ -169,20 +223,37 @@ def _check_parts(solution: Solution | Painting | Model) -> None:
     if isinstance(solution, Painting):
         _check_parts(solution.solution)
         film, cloud = solution.film, solution.solution.particles.shape
-        fit = solution.running_mean.shape == solution.shape and solution.background.shape == solution.shape[2:]
-        if not fit or film.particles.shape != (len(film.iterations), *cloud) or len(film.iterations) == 0:
-            raise ValueError("The shapes of the painting's arrays do not fit each other: store it as paint returned it.")
+        fit = (
+            solution.running_mean.shape == solution.shape
+            and solution.background.shape == solution.shape[2:]
+        )
+        if (
+            not fit
+            or film.particles.shape != (len(film.iterations), *cloud)
+            or len(film.iterations) == 0
+        ):
+            raise ValueError(
+                "The shapes of the painting's arrays do not fit each other: store it as paint returned it."
+            )
         return
     problem, moments, m = solution.problem, solution.moments.shape, solution.weights.shape[0]
     shapes = (problem.features.shape, (0, *problem.features.channels))
     fit = solution.particles.shape == (m, problem.dim) and moments in shapes
     fit = fit and moments == solution.dual.shape == solution.path.shape[1:]
-    if not fit or problem.weights.shape != moments[:1] or problem.loss.data_shape not in (None, *shapes):
-        raise ValueError("The shapes of the solution's arrays do not fit its problem: store it as solve returned it.")
+    if (
+        not fit
+        or problem.weights.shape != moments[:1]
+        or problem.loss.data_shape not in (None, *shapes)
+    ):
+        raise ValueError(
+            "The shapes of the solution's arrays do not fit its problem: store it as solve returned it."
+        )
     positive("FiniteSum", "temperature", problem.temperature)
     l2 = np.asarray(problem.l2)
     if l2.shape not in ((), (problem.dim,)) or not (l2 > 0).all():
-        raise ValueError("The l2 of the solution's problem does not fit it: store it as solve returned it.")
+        raise ValueError(
+            "The l2 of the solution's problem does not fit it: store it as solve returned it."
+        )
 
 
 def _json(value: object) -> str:
@@ -203,15 +274,26 @@ def digest(kind: str, content: object, tensors: Mapping[str, np.ndarray]) -> str
 def _check_finite(tensors: Mapping[str, np.ndarray]) -> None:
     """Only the history, from which nothing is computed, may hold NaN: methods without a gap of their own record it."""
     for name, array in tensors.items():
-        if array.dtype.kind == "f" and "history" not in name.split(".") and not np.isfinite(array).all():
+        if (
+            array.dtype.kind == "f"
+            and "history" not in name.split(".")
+            and not np.isfinite(array).all()
+        ):
             index = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
-            raise ValueError(f"{name}{list(index)} is {array[index]}; only finite numbers are stored. Has the run diverged?")
+            raise ValueError(
+                f"{name}{list(index)} is {array[index]}; only finite numbers are stored. Has the run diverged?"
+            )
 
 
 def _write(path: FilePath, kind: str, content: object, tensors: dict[str, np.ndarray]) -> None:
     """Write beside the old file, force it to the disk, put it in the old one's place."""
     _check_finite(tensors)
-    header = {"schema": SCHEMA, "kind": kind, "content": content, "sha256": digest(kind, content, tensors)}
+    header = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "content": content,
+        "sha256": digest(kind, content, tensors),
+    }
     raw = safetensors.numpy.save(tensors, {"entroplay": _json(header)})
     target = Path(os.path.realpath(path))  # a link stays a link
     if not target.parent.is_dir():
@@ -226,7 +308,9 @@ def _write(path: FilePath, kind: str, content: object, tensors: dict[str, np.nda
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    with suppress(OSError):  # some systems cannot force a folder to the disk; the file itself is there
+    with suppress(
+        OSError
+    ):  # some systems cannot force a folder to the disk; the file itself is there
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -243,30 +327,44 @@ def _refused(path: FilePath) -> Iterator[None]:
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise FileFormatError(f"{path} is damaged, or not a file of entroplay ({reason}). Restore it, or save it again.") from error
+        raise FileFormatError(
+            f"{path} is damaged, or not a file of entroplay ({reason}). Restore it, or save it again."
+        ) from error
 
 
-def _read(path: FilePath, kinds: tuple[type, ...], max_bytes: int) -> tuple[type, Any, dict[str, np.ndarray]]:
+def _read(
+    path: FilePath, kinds: tuple[type, ...], max_bytes: int
+) -> tuple[type, Any, dict[str, np.ndarray]]:
     """What a file holds, its description and its arrays, once its integrity is certain."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
-            raise FileFormatError(f"{path} has {size} bytes, more than max_bytes={max_bytes}: raise that if you trust the file.")
+            raise FileFormatError(
+                f"{path} has {size} bytes, more than max_bytes={max_bytes}: raise that if you trust the file."
+            )
         raw = file.read(size)  # not one byte more: a device has no end
     end = 8 + int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or end > min(len(raw), MAX_HEADER):
-        raise FileFormatError(f"{path} is cut short, or not a safetensors file. Restore it, or save it again.")
+        raise FileFormatError(
+            f"{path} is cut short, or not a safetensors file. Restore it, or save it again."
+        )
     text = json.loads(raw[8:end]).get("__metadata__", {}).get("entroplay")
     if text is None:
-        raise FileFormatError(f"{path} is a safetensors file, but not one that entroplay wrote: only those can be read.")
+        raise FileFormatError(
+            f"{path} is a safetensors file, but not one that entroplay wrote: only those can be read."
+        )
     header = json.loads(text)
     if isinstance(header["schema"], int) and header["schema"] > SCHEMA:
         version = f"schema {header['schema']}, this one reads {SCHEMA}"
-        raise FileFormatError(f"{path} was written by a newer version of entroplay: {version}. Upgrade entroplay.")
+        raise FileFormatError(
+            f"{path} was written by a newer version of entroplay: {version}. Upgrade entroplay."
+        )
     found, content, tensors = header["kind"], header["content"], safetensors.numpy.load(raw)
     sha256 = digest(found, content, tensors)
     if text != _json({"schema": SCHEMA, "kind": found, "content": content, "sha256": sha256}):
-        raise FileFormatError(f"{path} was altered: its content does not match its digest. Restore it, or save it again.")
+        raise FileFormatError(
+            f"{path} was altered: its content does not match its digest. Restore it, or save it again."
+        )
     for kind in kinds:
         if found == _KINDS[kind]:
             _check_finite(tensors)
@@ -295,11 +393,18 @@ class Encoder:
         if isinstance(value, jax.Array | np.ndarray):
             return {"array": self.array(value, path)}
         if type(value) in (list, tuple):
-            return {type(value).__name__: [self(item, f"{path}.{i}") for i, item in enumerate(value)]}
-        if type(value) is dict and all(isinstance(key, str) and key.isidentifier() for key in value):
+            return {
+                type(value).__name__: [self(item, f"{path}.{i}") for i, item in enumerate(value)]
+            }
+        if type(value) is dict and all(
+            isinstance(key, str) and key.isidentifier() for key in value
+        ):
             return {"dict": {key: self(item, f"{path}.{key}") for key, item in value.items()}}
         if RECORDS.get(type(value).__name__) is type(value):
-            return {"class": type(value).__name__, "fields": {name: self.field(value, name, path) for name in _fields(type(value))}}
+            return {
+                "class": type(value).__name__,
+                "fields": {name: self.field(value, name, path) for name in _fields(type(value))},
+            }
         return self.other(value, path)
 
     def field(self, record: Any, name: str, path: str) -> Any:
@@ -311,8 +416,12 @@ class Encoder:
 
     def array(self, value: Any, path: str) -> str:
         if str(value.dtype) not in DTYPES:
-            raise ValueError(f"{path} is an array of {value.dtype}, which no file can hold: make it real numbers.")
-        self.tensors[path] = np.asarray(value, order="C")  # safetensors copies memory and does not look at strides
+            raise ValueError(
+                f"{path} is an array of {value.dtype}, which no file can hold: make it real numbers."
+            )
+        self.tensors[path] = np.asarray(
+            value, order="C"
+        )  # safetensors copies memory and does not look at strides
         return "jax" if isinstance(value, jax.Array) else "numpy"
 
     def other(self, value: Any, path: str) -> Any:
@@ -323,13 +432,20 @@ class Encoder:
             )
         if callable(value):
             return {"function": path.rpartition(".")[2], "was": qualified(value)}
-        raise ValueError(f"{path} is of type {qualified(value)}, which no file can hold: use numbers, text, arrays, functions.")
+        raise ValueError(
+            f"{path} is of type {qualified(value)}, which no file can hold: use numbers, text, arrays, functions."
+        )
 
 
 class _Decoder:
     """Rebuilds records without calling their constructors, each value held against the type its field declares."""
 
-    def __init__(self, content: Any, tensors: dict[str, np.ndarray], functions: Mapping[str, Callable[..., Any]]):
+    def __init__(
+        self,
+        content: Any,
+        tensors: dict[str, np.ndarray],
+        functions: Mapping[str, Callable[..., Any]],
+    ):
         self.content, self.tensors, self.functions = content, tensors, functions
         self.used: set[str] = set()
 
@@ -370,7 +486,9 @@ class _Decoder:
             elif name in fields and fields[name].default is not dataclasses.MISSING:
                 value = fields[name].default  # a field that is younger than the file
             else:
-                raise TypeError(f"{cls.__name__} and its field {name} are not as in this version of entroplay")
+                raise TypeError(
+                    f"{cls.__name__} and its field {name} are not as in this version of entroplay"
+                )
             _check_type(cls, name, value)
             object.__setattr__(record, name, value)
         return record
@@ -388,7 +506,11 @@ class _Decoder:
 
 def _fields(cls: Any) -> dict[str, dataclasses.Field[Any]]:
     """The fields of a record that an instance holds itself; what is declared above and computed here (`dim`) is none."""
-    return {f.name: f for f in dataclasses.fields(cls) if not isinstance(getattr(cls, f.name, None), property)}
+    return {
+        f.name: f
+        for f in dataclasses.fields(cls)
+        if not isinstance(getattr(cls, f.name, None), property)
+    }
 
 
 def _check_type(cls: type, name: str, value: object) -> None:
@@ -401,7 +523,9 @@ def _fits(value: object, hint: Any) -> bool:
     """Whether the value is of the declared type; jaxtyping's types check an array's rank and kind of numbers."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return any(_fits(value, alternative) for alternative in typing.get_args(hint))
-    return hint is Any or isinstance(value, typing.get_origin(hint) or (float | int if hint is float else hint))
+    return hint is Any or isinstance(
+        value, typing.get_origin(hint) or (float | int if hint is float else hint)
+    )
 
 
 def qualified(value: Any) -> str:

@@ -48,7 +48,11 @@ def record(path: Path, vector: Moments, iteration: Int[Array, ""]) -> Path:
         return jax.lax.cond(path.length < PATH, append, replace, path)
 
     every = PATH * vector.size // RECORDED_ELEMENTS
-    return longer(path) if every <= 1 else jax.lax.cond(iteration % every == 0, longer, lambda p: p, path)
+    return (
+        longer(path)
+        if every <= 1
+        else jax.lax.cond(iteration % every == 0, longer, lambda p: p, path)
+    )
 
 
 _COLUMNS: dict[Any, tuple[str, ...]] = {}
@@ -58,10 +62,15 @@ _COLUMNS: dict[Any, tuple[str, ...]] = {}
 def empty_history(problem: FiniteSum, solver: Solver, state: Any) -> History:
     kind = jax.tree.structure((problem, solver, state))
     if kind not in _COLUMNS:
-        row = jax.eval_shape(lambda s: solver.step(problem, jax.random.key(0), s, jnp.zeros((), jnp.int32))[1], state)
+        row = jax.eval_shape(
+            lambda s: solver.step(problem, jax.random.key(0), s, jnp.zeros((), jnp.int32))[1], state
+        )
         _COLUMNS[kind] = row._fields
     names = ("iteration", *_COLUMNS[kind], "seconds")
-    return {name: np.zeros(0, np.int64 if name in ("iteration", "pulls", "passes") else np.float64) for name in names}
+    return {
+        name: np.zeros(0, np.int64 if name in ("iteration", "pulls", "passes") else np.float64)
+        for name in names
+    }
 
 
 def extend(history: History, infos: Any, kept: int, elapsed: float) -> History:
@@ -72,7 +81,10 @@ def extend(history: History, infos: Any, kept: int, elapsed: float) -> History:
     for name in ("pulls", "passes"):
         rows[name] = _last(history[name]) + np.cumsum(rows[name])
     rows["seconds"] = _last(history["seconds"]) + elapsed * np.arange(1, kept + 1) / max(kept, 1)
-    return {name: np.concatenate([history[name], rows[name].astype(history[name].dtype)]) for name in history}
+    return {
+        name: np.concatenate([history[name], rows[name].astype(history[name].dtype)])
+        for name in history
+    }
 
 
 def _last(values: np.ndarray) -> float:

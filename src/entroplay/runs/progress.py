@@ -12,7 +12,9 @@ from .solution import History
 
 
 @contextmanager
-def progress_bar(wanted: bool, total: int, unit: str = "iteration") -> Iterator[Callable[[int, History], None]]:
+def progress_bar(
+    wanted: bool, total: int, unit: str = "iteration"
+) -> Iterator[Callable[[int, History], None]]:
     """tqdm where it is installed, a printed line every few seconds where it is not, nothing unless asked."""
     if not wanted:
         yield lambda length, history: None

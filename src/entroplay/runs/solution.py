@@ -41,7 +41,10 @@ class Status:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):
             return self.reason == other
-        return isinstance(other, Status) and (self.reason, self.message) == (other.reason, other.message)
+        return isinstance(other, Status) and (self.reason, self.message) == (
+            other.reason,
+            other.message,
+        )
 
     def __hash__(self) -> int:
         return hash(self.reason)
@@ -106,7 +109,11 @@ class Solution(eqx.Module):
 
     def __repr__(self) -> str:
         m = self.particles.shape[0]
-        by = "a measure on weighted points" if self.solver is None else eqx.tree_pformat(self.solver, width=1000)
+        by = (
+            "a measure on weighted points"
+            if self.solver is None
+            else eqx.tree_pformat(self.solver, width=1000)
+        )
         lines = [
             f"Solution of {self.problem}",
             f"  by {by}, {m} particles, seed {self.seed}",
@@ -126,14 +133,19 @@ class Solution(eqx.Module):
             f"{last['passes']:.0f} passes, {last['seconds']:.3g} s"
         )
         if not np.isfinite(self.problem.features.bounds).all():
-            lines.append("  note        the features are not known to be bounded: the theory's rates do not apply")
+            lines.append(
+                "  note        the features are not known to be bounded: the theory's rates do not apply"
+            )
         return "\n".join(lines)
 
     def _gap_sentence(self) -> str:
         recent = self.history["gap"][-10:]
         if np.isnan(recent).all():
             return "not estimated: this method's moments are its particles' own"
-        mean, error = float(recent.mean()), float(recent.std(ddof=1) / np.sqrt(len(recent))) if len(recent) > 1 else 0.0
+        mean, error = (
+            float(recent.mean()),
+            float(recent.std(ddof=1) / np.sqrt(len(recent))) if len(recent) > 1 else 0.0,
+        )
         estimate = f"estimated {mean:.2g} +- {error:.1g} over the last {len(recent)} iterations"
         if mean <= 2 * error:
             estimate += ", not distinguishable from zero with this many particles"

@@ -3,7 +3,9 @@
 try:
     import sklearn  # noqa: F401
 except ImportError:
-    raise ImportError("entroplay.sklearn needs scikit-learn: pip install 'entroplay[sklearn]'.") from None
+    raise ImportError(
+        "entroplay.sklearn needs scikit-learn: pip install 'entroplay[sklearn]'."
+    ) from None
 
 from .density import MeanFieldDensity
 from .network import MeanFieldClassifier, MeanFieldRegressor

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from .coordinates import Coordinates
-from .mixing import Posed, Record, Support, in_blocks, log_height, log_sum_exp, solve_on_support, square_distances
+from .mixing import (
+    Posed,
+    Record,
+    Support,
+    in_blocks,
+    log_height,
+    log_sum_exp,
+    solve_on_support,
+    square_distances,
+)
 from .rows import WeightedRows
 
 NARROWING = 0.85
@@ -41,7 +50,11 @@ class BandwidthPath:
 
     def posed(self, rows: WeightedRows, coordinates: Coordinates, width: float) -> Posed:
         """The problem for rows in those coordinates."""
-        variance = coordinates.spread if self.l2 is None else np.full(len(coordinates.spread), self.temperature / (2 * self.l2))
+        variance = (
+            coordinates.spread
+            if self.l2 is None
+            else np.full(len(coordinates.spread), self.temperature / (2 * self.l2))
+        )
         return Posed(rows.X, rows.weights, width, variance, self.temperature)
 
     def cross_validate(self, rows: WeightedRows) -> tuple[float, list[tuple[float, float]]]:
@@ -52,7 +65,10 @@ class BandwidthPath:
         if n < 2 * FOLDS:
             return 1.0, []
         fold = rng.permutation(np.arange(n) % FOLDS)
-        folds = [_Fold(self, rows.part(fold != f), rows.part(fold == f), self.seed + f) for f in range(FOLDS)]
+        folds = [
+            _Fold(self, rows.part(fold != f), rows.part(fold == f), self.seed + f)
+            for f in range(FOLDS)
+        ]
         shares = np.array([rows.weights[fold == f].sum() for f in range(FOLDS)])
         widest = np.sqrt(Coordinates.of(rows.X, rows.weights, self.shape).spread.max())
         table: list[tuple[float, float]] = []
@@ -76,24 +92,34 @@ class BandwidthPath:
         few = _some(rows, rng)
         support = None
         for k in range(steps, -1, -1):
-            support = self.narrowed(self.posed(few, coordinates, width / NARROWING**k), rng, support)
+            support = self.narrowed(
+                self.posed(few, coordinates, width / NARROWING**k), rng, support
+            )
         assert support is not None
         return support if few is rows else support.seen_by(self.posed(rows, coordinates, width))
 
     def narrowed(self, posed: Posed, rng: np.random.Generator, last: Support | None) -> Support:
         """The next solution on the path."""
-        return solve_on_support(posed, PATH_POINTS, rng, last=last, rounds=PATH_ROUNDS, record=Record(PATH_STEPS))
+        return solve_on_support(
+            posed, PATH_POINTS, rng, last=last, rounds=PATH_ROUNDS, record=Record(PATH_STEPS)
+        )
 
 
 def _some(rows: WeightedRows, rng: np.random.Generator) -> WeightedRows:
     """All of them, or MOST_ROWS."""
-    return rows if len(rows) <= MOST_ROWS else rows.part(np.sort(rng.permutation(len(rows))[:MOST_ROWS]))
+    return (
+        rows
+        if len(rows) <= MOST_ROWS
+        else rows.part(np.sort(rng.permutation(len(rows))[:MOST_ROWS]))
+    )
 
 
 class _Fold:
     """One part of the rows, on which the kernel is narrowed, and the rest, by which that is judged."""
 
-    def __init__(self, path: BandwidthPath, learned: WeightedRows, held_out: WeightedRows, seed: int):
+    def __init__(
+        self, path: BandwidthPath, learned: WeightedRows, held_out: WeightedRows, seed: int
+    ):
         self.coordinates = Coordinates.of(learned.X, learned.weights, path.shape)
         self.learned = WeightedRows(self.coordinates(learned.X), learned.y, learned.weights)
         self.path, self.held_out = path, held_out
@@ -102,8 +128,12 @@ class _Fold:
 
     def narrow(self, width: float) -> float:
         """The mean log-likelihood of the rows held out at the next width."""
-        self.support = self.path.narrowed(self.path.posed(self.learned, self.coordinates, width), self.rng, self.support)
-        values = log_density(self.support.points, self.support.weights, self.coordinates(self.held_out.X), width)
+        self.support = self.path.narrowed(
+            self.path.posed(self.learned, self.coordinates, width), self.rng, self.support
+        )
+        values = log_density(
+            self.support.points, self.support.weights, self.coordinates(self.held_out.X), width
+        )
         return float(self.held_out.weights @ values) + self.coordinates.log_volume
 
 

@@ -32,7 +32,11 @@ def local_scatter(Z: np.ndarray, weights: np.ndarray) -> np.ndarray:
         nearest = np.asarray(KDTree(whitened).query(whitened, neighbours + 1)[1])[:, 1:]
         difference = Z[:, None, :] - Z[nearest]
         scatter = np.einsum("i,ijk,ijl->kl", weights, difference, difference) / neighbours
-        scatter = (1 - towards_axes) * scatter + towards_axes * np.diag(np.diag(scatter)) + RIDGE * np.eye(d)
+        scatter = (
+            (1 - towards_axes) * scatter
+            + towards_axes * np.diag(np.diag(scatter))
+            + RIDGE * np.eye(d)
+        )
     return scatter
 
 
@@ -62,7 +66,11 @@ class Coordinates:
         spread, axes = eigh(covariance, kernel)
         # The sign of an eigenvector is arbitrary: fixed, so that equal data have equal coordinates.
         axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(len(spread))])
-        return cls(standard.mean, axes / np.sqrt(spread[0]) / standard.deviation[:, None], spread / spread[0])
+        return cls(
+            standard.mean,
+            axes / np.sqrt(spread[0]) / standard.deviation[:, None],
+            spread / spread[0],
+        )
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean) @ self.axes

@@ -108,7 +108,10 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         width, tol = automatic(owner, "bandwidth", self.bandwidth), positive(owner, "tol", self.tol)
-        shape, max_iter = one_of(owner, "covariance", self.covariance, SHAPES), whole(owner, "max_iter", self.max_iter)
+        shape, max_iter = (
+            one_of(owner, "covariance", self.covariance, SHAPES),
+            whole(owner, "max_iter", self.max_iter),
+        )
         verbose = whole(owner, "verbose", int(self.verbose), least=0)
         seed = new_seed(self.random_state)
 
@@ -117,7 +120,10 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
                 print(f"[{owner}] {line}", flush=True)
 
         rows = merge(X, np.zeros((len(X), 0)), weights)
-        temperature, l2 = positive(owner, "temperature", self.temperature), automatic(owner, "l2", self.l2)
+        temperature, l2 = (
+            positive(owner, "temperature", self.temperature),
+            automatic(owner, "l2", self.l2),
+        )
         path = BandwidthPath(shape, temperature, l2, seed, say)
         particles = whole(owner, "particles", self.particles, least=8)
         self.search_: list[tuple[float, float]] = []
@@ -126,16 +132,23 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         self.bandwidth_ = width
         self._coordinates = Coordinates.of(rows.X, rows.weights, shape)
         rows = WeightedRows(self._coordinates(rows.X), rows.y, rows.weights)
-        posed, support = path.posed(rows, self._coordinates, width), path.lead_to(rows, self._coordinates, width)
+        posed, support = (
+            path.posed(rows, self._coordinates, width),
+            path.lead_to(rows, self._coordinates, width),
+        )
 
         rng, record = np.random.default_rng([seed, len(rows)]), Record(max_iter)
         for count, budget in zip((particles, GROWTH * particles), BUDGETS, strict=True):
-            support = solve_on_support(posed, count, rng, last=support, rounds=ROUNDS, record=record)
+            support = solve_on_support(
+                posed, count, rng, last=support, rounds=ROUNDS, record=record
+            )
             solution = solution_of(posed, support, record, seed)
             with jax.enable_x64(True):
                 self.solution_ = trimmed(solution, len(rows))
             self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
-            say(f"{len(support.points)} points, {len(record.steps)} steps: {verdict(self.certificate_)}")
+            say(
+                f"{len(support.points)} points, {len(record.steps)} steps: {verdict(self.certificate_)}"
+            )
             if (self.certificate_.mixed and self.certificate_.bound <= tol) or record.left <= 0:
                 break
         self._derive()
@@ -156,7 +169,10 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         """The log-density at each row, in the units of X."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return log_density(self.particles_, self.weights_, self._coordinates(X), self.bandwidth_) + self._coordinates.log_volume
+        return (
+            log_density(self.particles_, self.weights_, self._coordinates(X), self.bandwidth_)
+            + self._coordinates.log_volume
+        )
 
     def score(self, X: Any, y: Any = None) -> float:  # type: ignore[override]
         """The mean log-density of the rows."""
@@ -167,7 +183,9 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         n_samples = whole(type(self).__name__, "n_samples", n_samples)
         rng = check_random_state(self.random_state if random_state is None else random_state)
-        chosen = self.particles_[rng.choice(len(self.particles_), size=n_samples, p=self.weights_ / self.weights_.sum())]
+        chosen = self.particles_[
+            rng.choice(len(self.particles_), size=n_samples, p=self.weights_ / self.weights_.sum())
+        ]
         return self._coordinates.undo(chosen + self.bandwidth_ * rng.standard_normal(chosen.shape))
 
 
@@ -184,7 +202,9 @@ def solution_of(posed: Posed, support: Support, record: Record, seed: int) -> So
             l2=posed.temperature / (2 * posed.variance), weights=padded(posed.weights, size),
         )  # fmt: skip
         # Rows without weight have no say: any moment will do.
-        moments = jnp.asarray(np.concatenate([np.exp(posed.log_height - support.log_slopes), np.ones(size - n)]))
+        moments = jnp.asarray(
+            np.concatenate([np.exp(posed.log_height - support.log_slopes), np.ones(size - n)])
+        )
         dual = problem.slope(moments)
         return Solution(
             problem=problem, solver=None, particles=jnp.asarray(support.points[kept]), moments=moments, dual=dual,

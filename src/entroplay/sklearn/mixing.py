@@ -136,14 +136,20 @@ class _Normals:
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         chosen = systematic(self.weights, count, rng)
-        return self.centres[chosen] + np.sqrt(self.variances[chosen]) * rng.standard_normal((count, self.centres.shape[1]))
+        return self.centres[chosen] + np.sqrt(self.variances[chosen]) * rng.standard_normal(
+            (count, self.centres.shape[1])
+        )
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
         precision = 1 / self.variances
         level = np.log(self.weights) - 0.5 * np.log(2 * np.pi * self.variances).sum(axis=1)
         level = level - 0.5 * (self.centres**2 * precision).sum(axis=1)
         linear = (self.centres * precision).T
-        return in_blocks(lambda part: log_sum_exp(level + part @ linear - 0.5 * part**2 @ precision.T), points, len(level))
+        return in_blocks(
+            lambda part: log_sum_exp(level + part @ linear - 0.5 * part**2 @ precision.T),
+            points,
+            len(level),
+        )
 
 
 def log_sum_exp(exponents: np.ndarray) -> Any:
@@ -152,10 +158,14 @@ def log_sum_exp(exponents: np.ndarray) -> Any:
     return np.log(np.exp(exponents - top).sum(axis=-1)) + top[..., 0]
 
 
-def in_blocks(function: Callable[[np.ndarray], np.ndarray], points: np.ndarray, columns: int) -> np.ndarray:
+def in_blocks(
+    function: Callable[[np.ndarray], np.ndarray], points: np.ndarray, columns: int
+) -> np.ndarray:
     """A function of the rows of `points`, as many at once as a table with so many columns has room for."""
     size = max(1, BLOCK // columns)
-    return np.concatenate([function(points[first : first + size]) for first in range(0, len(points), size)])
+    return np.concatenate(
+        [function(points[first : first + size]) for first in range(0, len(points), size)]
+    )
 
 
 def _proposal(posed: Posed, last: Support | None, rng: np.random.Generator) -> list[_Normals]:
@@ -174,10 +184,17 @@ def _proposal(posed: Posed, last: Support | None, rng: np.random.Generator) -> l
     peaks = (rows * potential[:, None] * variance / posed.width**2, variance, weights)
     chosen, times = _some(last.weights, MOST_FOUND, rng)
     found = (last.points[chosen], posed.local_variance(last.potential[chosen]), times)
-    return [prior, _Normals(SHARES["posterior"], *posterior), _Normals(SHARES["peaks"], *peaks), _Normals(SHARES["found"], *found)]
+    return [
+        prior,
+        _Normals(SHARES["posterior"], *posterior),
+        _Normals(SHARES["peaks"], *peaks),
+        _Normals(SHARES["found"], *found),
+    ]
 
 
-def _some(weights: np.ndarray, most: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _some(
+    weights: np.ndarray, most: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """At most so many of the indices, drawn by their weights, and the weights that they then have: all of them, if they are few."""
     if len(weights) <= most:
         kept = np.flatnonzero(weights)
@@ -187,7 +204,13 @@ def _some(weights: np.ndarray, most: int, rng: np.random.Generator) -> tuple[np.
 
 
 def solve_on_support(
-    posed: Posed, count: int, rng: np.random.Generator, *, last: Support | None, rounds: int, record: Record
+    posed: Posed,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    last: Support | None,
+    rounds: int,
+    record: Record,
 ) -> Support:
     """The optimum on about `count` points, which are drawn anew around what was found, until they are adapted to it or `rounds` are
     over. `last` is a solution for a kernel of nearly this width. Points are fewer where there are too many rows for their kernels.
@@ -198,7 +221,10 @@ def solve_on_support(
         parts = [part.draw(max(1, round(part.share * count)), rng) for part in proposal]
         points = np.concatenate(parts)
         shares = np.array([len(part) for part in parts]) / len(points)
-        densities = [np.log(share) + part.log_density(points) for share, part in zip(shares, proposal, strict=True)]
+        densities = [
+            np.log(share) + part.log_density(points)
+            for share, part in zip(shares, proposal, strict=True)
+        ]
         log_base = proposal[0].log_density(points) - log_sum_exp(np.stack(densities, axis=1))
         dual = _Dual(posed, points, log_base, record)
         start = dual.first() if last is None else last.log_slopes
@@ -228,7 +254,9 @@ class _Dual:
     def value(self, v: np.ndarray, potential: np.ndarray) -> tuple[float, np.ndarray]:
         """With the weights of the points."""
         total = log_sum_exp(self.log_base + potential)
-        return float(self.posed.temperature * total - self.posed.weights @ v), np.exp(self.log_base + potential - total)
+        return float(self.posed.temperature * total - self.posed.weights @ v), np.exp(
+            self.log_base + potential - total
+        )
 
     def scaled(self, v: np.ndarray) -> np.ndarray:
         """With the best common factor of all slopes: the mean of u_i H_i is then one."""
@@ -267,7 +295,9 @@ class _Dual:
             if not converged:
                 length = min(1.0, LONGEST / np.abs(step).max())
                 while True:
-                    trial, moved = self.value(v + length * step, longer := self.potential(v + length * step))
+                    trial, moved = self.value(
+                        v + length * step, longer := self.potential(v + length * step)
+                    )
                     if trial <= value - 1e-4 * length * decrement or length < SHORTEST:
                         break
                     length /= 2
@@ -277,10 +307,14 @@ class _Dual:
                 break  # no way down: rounding, or numbers that are none
         return Support(self.points, weights, v, potential, converged)
 
-    def _newton_step(self, gradient: np.ndarray, s: np.ndarray, moments: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _newton_step(
+        self, gradient: np.ndarray, s: np.ndarray, moments: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
         """By conjugate gradients with the diagonal for a preconditioner. The Hessian is diag(s H) + s Cov(K) s / temperature."""
         n, temperature = len(s), self.posed.temperature
-        variance = np.maximum(np.einsum("r,ri,ri->i", weights, self.kernel, self.kernel) - moments**2, 0)
+        variance = np.maximum(
+            np.einsum("r,ri,ri->i", weights, self.kernel, self.kernel) - moments**2, 0
+        )
         diagonal = s * moments + s**2 * variance / temperature
 
         def hessian(x: np.ndarray) -> np.ndarray:
@@ -290,7 +324,13 @@ class _Dual:
             seen = weights * (seen - weights @ seen)
             return s * moments * x + s * (seen @ self.kernel) / temperature
 
-        return cg(_operator(n, hessian), -gradient, rtol=1e-3, maxiter=200, M=_operator(n, lambda x: x.ravel() / diagonal))[0]
+        return cg(
+            _operator(n, hessian),
+            -gradient,
+            rtol=1e-3,
+            maxiter=200,
+            M=_operator(n, lambda x: x.ravel() / diagonal),
+        )[0]
 
 
 def _operator(size: int, product: Callable[[np.ndarray], np.ndarray]) -> LinearOperator:

@@ -13,7 +13,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, Regre
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from ..base.arguments import flag, invalid, is_number, one_of, positive, whole
 from ..methods.solvers import EFP, MFLD, PDA, PSDCA, NaiveEFP, NewtonEFP, Solver
@@ -53,7 +58,9 @@ def solver_of(owner: str, solver: object) -> Solver:
     if isinstance(solver, str):
         return SOLVERS[one_of(owner, "solver", solver, tuple(SOLVERS))]()
     if not isinstance(solver, Solver):
-        raise invalid(owner, "solver", f"a Solver or one of {', '.join(map(repr, SOLVERS))}", solver)
+        raise invalid(
+            owner, "solver", f"a Solver or one of {', '.join(map(repr, SOLVERS))}", solver
+        )
     return solver
 
 
@@ -67,12 +74,20 @@ def verified_bound(certificate: Certificate | None) -> float:
     return np.inf if certificate is None or not certificate.mixed else certificate.bound
 
 
-def verdict_warning(owner: str, certificate: Certificate | None, solution: Solution, tol: float, max_iter: int) -> None:
+def verdict_warning(
+    owner: str, certificate: Certificate | None, solution: Solution, tol: float, max_iter: int
+) -> None:
     """Warn about a fit that is not certified to `tol`, and say what to do about it."""
     if certificate is None:
-        warnings.warn(f"{owner} was interrupted: what it had is kept, without a certificate.", ConvergenceWarning, stacklevel=3)
+        warnings.warn(
+            f"{owner} was interrupted: what it had is kept, without a certificate.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     elif solution.status == "diverged":
-        warnings.warn(f"{owner} diverged: {solution.status.message}", ConvergenceWarning, stacklevel=3)
+        warnings.warn(
+            f"{owner} diverged: {solution.status.message}", ConvergenceWarning, stacklevel=3
+        )
     elif not certificate.mixed:
         warnings.warn(
             f"{owner} could not verify its answer: {certificate.reason}, so that duality_gap_ = {certificate.bound:.3g} is no "
@@ -118,7 +133,10 @@ class _Network(Storable, BaseEstimator):
     def _fit_rows(self, rows: WeightedRows, *, labels: bool) -> None:
         """Fit the network to rows whose targets are ready; inputs are still as they were given."""
         owner = type(self).__name__
-        temperature, l2 = automatic(owner, "temperature", self.temperature), automatic(owner, "l2", self.l2)
+        temperature, l2 = (
+            automatic(owner, "temperature", self.temperature),
+            automatic(owner, "l2", self.l2),
+        )
         max_iter = whole(owner, "max_iter", self.max_iter)
         particles = self._cloud_size(rows.X.shape[1] + 1 + self._outputs())
         activation = one_of(owner, "activation", self.activation, ("auto", *ACTIVATIONS))
@@ -134,7 +152,9 @@ class _Network(Storable, BaseEstimator):
         rows = WeightedRows(self._scaled(rows.X), rows.y, rows.weights)
 
         def features(X: np.ndarray) -> Neurons:
-            return Neurons(X, activation, bias=True, output_weight=True, outputs=self._outputs(), scale=scale)
+            return Neurons(
+                X, activation, bias=True, output_weight=True, outputs=self._outputs(), scale=scale
+            )
 
         def say(line: str) -> None:
             if verbose:
@@ -150,11 +170,15 @@ class _Network(Storable, BaseEstimator):
                 f"warm_start=True needs {owner} to have as many inputs, outputs and particles as in the fit before. Set "
                 "warm_start=False, or use a new estimator."
             )
-        if start is not None:  # what was chosen for the first fit holds for those that go on from it
+        if (
+            start is not None
+        ):  # what was chosen for the first fit holds for those that go on from it
             temperature = self.temperature_ if temperature is None else temperature
             l2 = self.l2_ if l2 is None else l2
         self.temperature_, self.l2_, self.search_ = trainer.search(temperature, l2)
-        trained, certificate = trainer.fit(self.temperature_, self.l2_, tol=tol, max_iter=max_iter, start=start)
+        trained, certificate = trainer.fit(
+            self.temperature_, self.l2_, tol=tol, max_iter=max_iter, start=start
+        )
         self._cloud = trained.solution
         self.solution_ = trimmed(trained.pooled(), len(rows))
         self.certificate_ = certificate
@@ -172,7 +196,9 @@ class _Network(Storable, BaseEstimator):
         if isinstance(self.particles, str) and self.particles == "auto":
             return max(512, 256 * -(-16 * dim // 256))
         if isinstance(self.particles, str):
-            raise invalid(type(self).__name__, "particles", "a whole number >= 8 or 'auto'", self.particles)
+            raise invalid(
+                type(self).__name__, "particles", "a whole number >= 8 or 'auto'", self.particles
+            )
         return whole(type(self).__name__, "particles", self.particles, least=8)
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
@@ -190,7 +216,14 @@ class _Network(Storable, BaseEstimator):
             particles, weights = jnp.asarray(self.particles_), jnp.asarray(self.weights_)
             for first in range(0, len(X), block):
                 part = X[first : first + block]
-                features = Neurons(padded(part, block), network.activation, True, True, network.outputs, float(network.scale))
+                features = Neurons(
+                    padded(part, block),
+                    network.activation,
+                    True,
+                    True,
+                    network.outputs,
+                    float(network.scale),
+                )
                 values = np.asarray(mean_features(features, particles, weights))
                 blocks.append(values.reshape(block, -1)[: len(part)])
         return np.concatenate(blocks)
@@ -242,7 +275,12 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, _Network):
     """
 
     _activation: ClassVar = "relu"
-    _learned: ClassVar = {**LEARNED, "_inputs": Standardiser, "_targets": Standardiser, "_targets_are_flat": None}
+    _learned: ClassVar = {
+        **LEARNED,
+        "_inputs": Standardiser,
+        "_targets": Standardiser,
+        "_targets_are_flat": None,
+    }
 
     def __init__(
         self,
@@ -367,7 +405,9 @@ class MeanFieldClassifier(ClassifierMixin, _Network):
         seen = np.unique(labels[weights > 0])
         if len(seen) < 2:
             only = self.classes_[seen].tolist()
-            raise ValueError(f"MeanFieldClassifier needs rows of at least two classes; y has one class only: {only}.")
+            raise ValueError(
+                f"MeanFieldClassifier needs rows of at least two classes; y has one class only: {only}."
+            )
         weights = weights * self._class_weights(labels, weights)[labels]
         self._fit_rows(merge(X, labels[:, None], weights), labels=True)
         return self
@@ -381,13 +421,30 @@ class MeanFieldClassifier(ClassifierMixin, _Network):
             totals = np.bincount(labels, weights, minlength=k)
             return totals.sum() / (k * np.where(totals > 0, totals, np.inf))
         if not isinstance(self.class_weight, dict):
-            raise invalid("MeanFieldClassifier", "class_weight", "None, 'balanced' or a dictionary", self.class_weight)
+            raise invalid(
+                "MeanFieldClassifier",
+                "class_weight",
+                "None, 'balanced' or a dictionary",
+                self.class_weight,
+            )
         unknown = [label for label in self.class_weight if label not in self.classes_]
         if unknown:
-            raise invalid("MeanFieldClassifier", "class_weight", f"for classes among {self.classes_.tolist()}", unknown)
-        factors = np.array([float(self.class_weight.get(label, 1.0)) for label in self.classes_.tolist()])
+            raise invalid(
+                "MeanFieldClassifier",
+                "class_weight",
+                f"for classes among {self.classes_.tolist()}",
+                unknown,
+            )
+        factors = np.array(
+            [float(self.class_weight.get(label, 1.0)) for label in self.classes_.tolist()]
+        )
         if (factors < 0).any() or not np.isfinite(factors).all():
-            raise invalid("MeanFieldClassifier", "class_weight", "made of non-negative numbers", self.class_weight)
+            raise invalid(
+                "MeanFieldClassifier",
+                "class_weight",
+                "made of non-negative numbers",
+                self.class_weight,
+            )
         return factors
 
     def _outputs(self) -> int:
@@ -395,7 +452,11 @@ class MeanFieldClassifier(ClassifierMixin, _Network):
 
     def _loss(self, targets: np.ndarray) -> Loss:
         labels = targets[:, 0]
-        return Logistic(2 * labels - 1) if len(self.classes_) == 2 else CrossEntropy(labels, classes=len(self.classes_))
+        return (
+            Logistic(2 * labels - 1)
+            if len(self.classes_) == 2
+            else CrossEntropy(labels, classes=len(self.classes_))
+        )
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log-odds of the second class (n,), or one score per class (n, k), of which the softmax is the probability."""
@@ -419,4 +480,6 @@ class MeanFieldClassifier(ClassifierMixin, _Network):
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of each row."""
         scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return self.classes_[
+            (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        ]

@@ -29,18 +29,25 @@ class Storable:
     def to_model(self) -> Model:
         """The estimator as records. A random_state that is no number, and classes of one's own, cannot be kept."""
         check_is_fitted(self)
-        parameters = {name: _pack_parameter(name, value) for name, value in self.get_params(deep=False).items()}  # type: ignore[attr-defined]
+        parameters = {
+            name: _pack_parameter(name, value)
+            for name, value in self.get_params(deep=False).items()
+        }  # type: ignore[attr-defined]
         state = {name: _pack(getattr(self, name)) for name in self._learned if hasattr(self, name)}
         return Model(type(self).__name__, parameters, state, self.solution_, self.certificate_)
 
     @classmethod
     def from_model(cls, model: Model) -> Any:
         """The estimator that was taken apart."""
-        parameters = {name: _unpack_parameter(name, value) for name, value in model.parameters.items()}
+        parameters = {
+            name: _unpack_parameter(name, value) for name, value in model.parameters.items()
+        }
         estimator = cls(**parameters)
         unknown = model.state.keys() - cls._learned.keys()
         if unknown:
-            raise TypeError(f"{cls.__name__} has no attributes {sorted(unknown)} in this version of entroplay")
+            raise TypeError(
+                f"{cls.__name__} has no attributes {sorted(unknown)} in this version of entroplay"
+            )
         for name, value in model.state.items():
             record = cls._learned[name]
             setattr(estimator, name, _unpack(value) if record is None else record(**value))
@@ -53,7 +60,9 @@ def _pack_parameter(name: str, value: Any) -> Any:
     if isinstance(value, dict):  # class_weight: its keys need not be texts
         return {"pairs": [[_plain(k), _plain(v)] for k, v in value.items()]}
     if name == "random_state" and not (value is None or isinstance(value, int | np.integer)):
-        raise ValueError(f"random_state is a {type(value).__name__}, which no file can hold: use a number or None.")
+        raise ValueError(
+            f"random_state is a {type(value).__name__}, which no file can hold: use a number or None."
+        )
     return _plain(value)
 
 
@@ -71,7 +80,9 @@ def _pack(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUSb":  # labels and names
         return {"labels": value.tolist()}
     if isinstance(value, list):
-        return [tuple(map(_plain, item)) if isinstance(item, tuple) else _plain(item) for item in value]
+        return [
+            tuple(map(_plain, item)) if isinstance(item, tuple) else _plain(item) for item in value
+        ]
     return _plain(value)
 
 
@@ -87,7 +98,9 @@ def estimator_of(model: Model) -> Any:
     from .density import MeanFieldDensity
     from .network import MeanFieldClassifier, MeanFieldRegressor
 
-    classes = {cls.__name__: cls for cls in (MeanFieldRegressor, MeanFieldClassifier, MeanFieldDensity)}
+    classes = {
+        cls.__name__: cls for cls in (MeanFieldRegressor, MeanFieldClassifier, MeanFieldDensity)
+    }
     if model.name not in classes:
         raise TypeError(f"there is no estimator {model.name}")
     return classes[model.name].from_model(model)

@@ -76,7 +76,9 @@ class Trained:
     def pooled(self) -> Solution:
         """The solution with all those clouds for particles, weighted so that together they reproduce the moments."""
         cloud = jnp.concatenate(self.clouds)
-        weights = calibrated_weights(self.solution.problem, cloud, self.solution.moments, ridge=RIDGE)
+        weights = calibrated_weights(
+            self.solution.problem, cloud, self.solution.moments, ridge=RIDGE
+        )
         return eqx.tree_at(lambda s: (s.particles, s.weights), self.solution, (cloud, weights))
 
 
@@ -110,7 +112,9 @@ class Trainer:
 
     @cached_property
     def _posed(self) -> tuple[FeatureMap, Loss]:
-        return self.features(padded(self.rows.X, self.size)), self.loss(padded(self.rows.y, self.size))
+        return self.features(padded(self.rows.X, self.size)), self.loss(
+            padded(self.rows.y, self.size)
+        )
 
     def problem(self, temperature: float, l2: Any, weights: np.ndarray | None = None) -> FiniteSum:
         """Padded by rows without weight; with other weights than the rows' own, if such are given."""
@@ -147,7 +151,9 @@ class Trainer:
         # The number of clouds is always the same, and so is the shape of what follows.
         return Trained(solution, [*kept, *[solution.particles] * clouds][:clouds])
 
-    def search(self, temperature: float | None, l2: float | None) -> tuple[float, float, list[Trial]]:
+    def search(
+        self, temperature: float | None, l2: float | None
+    ) -> tuple[float, float, list[Trial]]:
         """Temperature and l2 for those that are None, and the table of what was tried.
 
         The temperature falls, and with it l2 so that the prior stays the same, each solution starting where the last one stopped,
@@ -204,10 +210,20 @@ class Trainer:
         from_prior, approach = start is None, None
         while True:
             limit = max_iter - done
-            trained = self.run(problem, length, limit, seed=self.seed + done, start=start, pooled=PARTICLES, progress=self.progress)
+            trained = self.run(
+                problem,
+                length,
+                limit,
+                seed=self.seed + done,
+                start=start,
+                pooled=PARTICLES,
+                progress=self.progress,
+            )
             history = _joined(history, trained.solution.history)
             done = len(history["iteration"])
-            trained = replace(trained, solution=eqx.tree_at(lambda s: s.history, trained.solution, history))
+            trained = replace(
+                trained, solution=eqx.tree_at(lambda s: s.history, trained.solution, history)
+            )
             if trained.solution.status == "interrupted":
                 return trained, None
             if not from_prior:
@@ -265,7 +281,9 @@ class _Judge:
         solution = trainer.run(problem, iterations, PATH_LIMIT, seed=seed, start=start).solution
         if solution.status == "interrupted":
             raise KeyboardInterrupt
-        losses = np.asarray(problem.loss.value(solution.moments), np.float64)[: len(self.held_out)][self.held_out]
+        losses = np.asarray(problem.loss.value(solution.moments), np.float64)[: len(self.held_out)][
+            self.held_out
+        ]
         losses = np.where(np.isfinite(losses), losses, np.inf)
         trial = Trial(temperature, l2, float(self.weights @ losses))
         self.trials.append(trial)

@@ -86,7 +86,9 @@ class Certificate:
         )
 
 
-def certify(solution: Solution, *, seed: int = 0, particles: int = 500, budget: int = 200) -> Certificate:
+def certify(
+    solution: Solution, *, seed: int = 0, particles: int = 500, budget: int = 200
+) -> Certificate:
     """Bound the distance of a solution's Gibbs measure from the global optimum.
 
     Args:
@@ -114,12 +116,16 @@ def certify(solution: Solution, *, seed: int = 0, particles: int = 500, budget: 
         raise invalid("certify", "seed", "a whole number from 0 to 2**32 - 1", seed)
     problem = solution.problem
     if problem.features.shape[0] == 0:
-        raise ValueError("The solution was saved without its data (data=False): it predicts, but it cannot be certified.")
+        raise ValueError(
+            "The solution was saved without its data (data=False): it predicts, but it cannot be certified."
+        )
     with jax.enable_x64(problem.dtype == jnp.float64):
         anchor = anchor_of(problem, solution.moments, solution.dual)
         path = full_path(solution.path, solution.dual)
         own = own_cloud(solution.particles, solution.weights)
-        return certify_dual(problem, solution.dual, anchor, path, own, seed=seed, size=size, budget=budget)
+        return certify_dual(
+            problem, solution.dual, anchor, path, own, seed=seed, size=size, budget=budget
+        )
 
 
 def own_cloud(particles: Particles, weights: Float[Array, "m"]) -> Float[Array, "own d"]:
@@ -134,10 +140,16 @@ def own_cloud(particles: Particles, weights: Float[Array, "m"]) -> Float[Array, 
 
 def anchor_of(problem: FiniteSum, moments: Moments, dual: Moments) -> Moments | None:
     """The moments, where the dual is their slope: then no conjugate is needed, and small gaps keep their digits."""
-    return moments if bool(np.array_equal(np.asarray(dual), np.asarray(problem.slope(moments)))) else None
+    return (
+        moments
+        if bool(np.array_equal(np.asarray(dual), np.asarray(problem.slope(moments))))
+        else None
+    )
 
 
-def full_path(recorded: Float[Array | np.ndarray, "k n *c"], dual: Moments) -> Float[Array, "l n *c"]:
+def full_path(
+    recorded: Float[Array | np.ndarray, "k n *c"], dual: Moments
+) -> Float[Array, "l n *c"]:
     """The recorded path and its end, behind as many zeros (the prior) as make its length always the same."""
     zeros = np.zeros((PATH - recorded.shape[0], *dual.shape), dual.dtype)
     return jnp.asarray(np.concatenate([zeros, np.asarray(recorded), np.asarray(dual)[None]]))
@@ -186,7 +198,16 @@ def _gather(
     size: int,
 ) -> Evidence:
     walk_key, stay_key, own_key = jax.random.split(key, 3)
-    state = follow(problem, walk_key, path, islands=islands, particles=size, steps=STEPS, jumps=JUMPS, stages=STAGES)
+    state = follow(
+        problem,
+        walk_key,
+        path,
+        islands=islands,
+        particles=size,
+        steps=STEPS,
+        jumps=JUMPS,
+        stages=STAGES,
+    )
     gibbs = Gibbs(problem, path[-1])
 
     def snapshot(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -196,20 +217,34 @@ def _gather(
             steps=STEPS, jumps=JUMPS, leaps=1, islands=islands, adapt=False,
         )  # fmt: skip
         particles = walkers.particles.reshape(particles.shape)
-        return particles, total + jax.lax.map(problem.features.average, particles), pulls + moved.pulls
+        return (
+            particles,
+            total + jax.lax.map(problem.features.average, particles),
+            pulls + moved.pulls,
+        )
 
     zero = jnp.zeros((islands, *problem.features.shape), problem.dtype)
-    particles, total, pulls = jax.lax.fori_loop(0, snapshots, snapshot, (state.particles, zero, state.pulls))
+    particles, total, pulls = jax.lax.fori_loop(
+        0, snapshots, snapshot, (state.particles, zero, state.pulls)
+    )
     _, within = problem.features.mean_and_covariance(particles.reshape(-1, problem.dim))
     own = own.astype(problem.dtype)
-    walkers, _, _ = metropolis_moves(jax.random.fold_in(own_key, 0), gibbs, own, state.adaptation, steps=4 * STEPS, adapt=False)
+    walkers, _, _ = metropolis_moves(
+        jax.random.fold_in(own_key, 0), gibbs, own, state.adaptation, steps=4 * STEPS, adapt=False
+    )
     own_moments, own_spread = problem.features.mean_and_covariance(walkers.particles)
     state = state._replace(particles=particles, pulls=pulls)
     return Evidence(state, total / snapshots.astype(problem.dtype), within, own_moments, own_spread)
 
 
 def _judge(
-    problem: FiniteSum, key: PRNGKeyArray, dual: Moments, anchor: Moments | None, evidence: Evidence, size: int, own_size: int
+    problem: FiniteSum,
+    key: PRNGKeyArray,
+    dual: Moments,
+    anchor: Moments | None,
+    evidence: Evidence,
+    size: int,
+    own_size: int,
 ) -> Certificate:
     """From evidence to numbers and a verdict."""
     log_ratios = np.asarray(evidence.islands.log_ratio, np.float64)
@@ -218,13 +253,21 @@ def _judge(
     b = len(log_ratios)
     mean = jnp.tensordot(v, evidence.island_moments, axes=1)
     deviations = evidence.island_moments - mean[None]
-    gap = bregman_gap(problem, mean, anchor) if anchor is not None else fenchel_young_gap(problem, mean, dual)
+    gap = (
+        bregman_gap(problem, mean, anchor)
+        if anchor is not None
+        else fenchel_young_gap(problem, mean, dual)
+    )
 
     # gap_error^2 = u' V u with u = w (loss'(P) - g) and V = B/(B-1) sum_b v_b^2 (P_b - P)(P_b - P)'.
     u = problem.weigh(problem.slope(mean) - dual)
     along = jnp.stack([jnp.sum(u * d) for d in deviations])
     curvature = problem.loss.curvature(mean)
-    variance = b / (b - 1) * jnp.sum(v**2 * jnp.stack([_quadratic(problem, curvature, d) for d in deviations]))
+    variance = (
+        b
+        / (b - 1)
+        * jnp.sum(v**2 * jnp.stack([_quadratic(problem, curvature, d) for d in deviations]))
+    )
     # At the optimum u vanishes and what remains is the spread of the quadratic term, (1/2) z' loss'' z with z ~ N(0, V): its
     # deviation is at most variance/sqrt(2), which it has when one direction dominates.
     gap_error = float(jnp.sqrt(b / (b - 1) * jnp.sum(v**2 * along**2) + variance**2 / 2))
@@ -233,7 +276,13 @@ def _judge(
     independent = problem.weights @ row_dot(curvature, evidence.within) / (b * size)
     own_noise = problem.weights @ row_dot(curvature, evidence.own_spread) / own_size
     distance = _quadratic(problem, curvature, evidence.own_moments - mean)
-    reason = _disagreement(np.asarray(v), float(variance), float(independent), float(distance), float(variance + own_noise))
+    reason = _disagreement(
+        np.asarray(v),
+        float(variance),
+        float(independent),
+        float(distance),
+        float(variance + own_noise),
+    )
 
     bound = float(gap) + 2 * gap_error
     partition = log_partition(problem, jax.random.fold_in(key, 1), dual, log_ratios)
@@ -242,7 +291,10 @@ def _judge(
         conjugate = float(problem.weights @ (row_dot(dual, anchor) - problem.loss.value(anchor)))
     else:
         conjugate = float(problem.weights @ problem.loss.conjugate(dual))
-    dual_value, dual_error = -conjugate - temperature * partition.value, temperature * partition.error
+    dual_value, dual_error = (
+        -conjugate - temperature * partition.value,
+        temperature * partition.error,
+    )
     return Certificate(
         gap=float(gap),
         gap_error=gap_error,
@@ -270,7 +322,9 @@ def _quadratic(problem: FiniteSum, curvature: Array, vector: Moments) -> Float[A
     return problem.weights @ jnp.einsum("nk,nkl,nl->n", vector, curvature, vector)
 
 
-def _disagreement(v: np.ndarray, between: float, independent: float, distance: float, expected: float) -> str:
+def _disagreement(
+    v: np.ndarray, between: float, independent: float, distance: float, expected: float
+) -> str:
     """In what the clouds disagree, or nothing."""
     if not np.isfinite([between, distance, expected]).all() or 1 / (v**2).sum() < len(v) / 2:
         return "the islands disagree about the mass of what they found"

@@ -56,15 +56,21 @@ def compress(solution: Solution, size: int, method: str = "herding", *, seed: in
         raise invalid("compress", "solution", "a Solution", solution)
     problem, m = solution.problem, solution.particles.shape[0]
     if problem.features.shape[0] == 0:
-        raise ValueError("The solution was saved without its data (data=False), and without data it cannot be compressed.")
+        raise ValueError(
+            "The solution was saved without its data (data=False), and without data it cannot be compressed."
+        )
     size = whole("compress", "size", size)
     if size >= m:
         raise invalid("compress", "size", f"less than the number of particles, {m}", size)
     choose = METHODS[one_of("compress", "method", method, tuple(METHODS))]
     with jax.enable_x64(problem.dtype == jnp.float64):
-        kept = solution.particles[np.asarray(choose(solution, size, whole("compress", "seed", seed, least=0)))]
+        kept = solution.particles[
+            np.asarray(choose(solution, size, whole("compress", "seed", seed, least=0)))
+        ]
         weights = calibrated_weights(problem, kept, solution.moments)
-        error, chance = _errors(traced(problem), solution.particles, solution.weights, kept, weights)
+        error, chance = _errors(
+            traced(problem), solution.particles, solution.weights, kept, weights
+        )
     compression = Compression(method, m, float(error), float(chance))
     return eqx.tree_at(
         lambda s: (s.particles, s.weights, s.iterate, s.compression),
@@ -76,7 +82,11 @@ def compress(solution: Solution, size: int, method: str = "herding", *, seed: in
 
 @eqx.filter_jit
 def _errors(
-    problem: FiniteSum, cloud: Particles, cloud_weights: Float[Array, "m"], kept: Float[Array, "s d"], weights: Float[Array, "s"]
+    problem: FiniteSum,
+    cloud: Particles,
+    cloud_weights: Float[Array, "m"],
+    kept: Float[Array, "s d"],
+    weights: Float[Array, "s"],
 ) -> tuple[Array, Array]:
     """The root mean square distance of the two predictions, and what to expect of a random subset with equal weights."""
 
@@ -96,7 +106,9 @@ def _herd(solution: Solution, size: int, seed: int) -> Int[Array, "s"]:
 
 
 @eqx.filter_jit
-def _herding(problem: FiniteSum, particles: Particles, weights: Float[Array, "m"], size: int) -> Int[Array, "s"]:
+def _herding(
+    problem: FiniteSum, particles: Particles, weights: Float[Array, "m"], size: int
+) -> Int[Array, "s"]:
     """Slot after slot takes the particle that brings the mean of all slots closest to the moments H, without repetition: first
     while the slots are filled, then in SWEEPS rounds over all of them, in which each may change its mind.
     """
@@ -107,7 +119,9 @@ def _herding(problem: FiniteSum, particles: Particles, weights: Float[Array, "m"
     def single(index: Array, value: Array) -> Float[Array, "m"]:
         return jnp.zeros_like(norms).at[index].set(value)
 
-    def fill(turn: Array, carry: tuple[Int[Array, "s"], Moments]) -> tuple[Int[Array, "s"], Moments]:
+    def fill(
+        turn: Array, carry: tuple[Int[Array, "s"], Moments]
+    ) -> tuple[Int[Array, "s"], Moments]:
         chosen, total = carry
         slot, filling = turn % size, turn < size
         leaving = jnp.where(filling, 0, 1).astype(norms.dtype)
@@ -115,9 +129,13 @@ def _herding(problem: FiniteSum, particles: Particles, weights: Float[Array, "m"
         # |S + h(theta) - c H|^2 up to a constant, with S the sum over the other slots and c their number and one.
         count = jnp.where(filling, turn + 1, size).astype(norms.dtype)
         cost = norms - 2 * cloud.potential(problem.weigh(count * target - total))
-        others = jnp.where((jnp.arange(size) < turn) & (jnp.arange(size) != slot), chosen, norms.shape[0])
+        others = jnp.where(
+            (jnp.arange(size) < turn) & (jnp.arange(size) != slot), chosen, norms.shape[0]
+        )
         best = jnp.argmin(cost.at[others].set(jnp.inf, mode="drop")).astype(jnp.int32)
-        return chosen.at[slot].set(best), total + cloud.average(single(best, jnp.ones_like(leaving)))
+        return chosen.at[slot].set(best), total + cloud.average(
+            single(best, jnp.ones_like(leaving))
+        )
 
     start = (jnp.zeros(size, jnp.int32), jnp.zeros_like(target))
     return jax.lax.fori_loop(0, (1 + SWEEPS) * size, fill, start)[0]
@@ -128,7 +146,9 @@ def _stein_thin(solution: Solution, size: int, seed: int) -> np.ndarray:
     try:
         from stein_thinning.thinning import thin
     except ImportError:
-        raise ImportError('The method "stein" needs stein-thinning: pip install "entroplay[compress]".') from None
+        raise ImportError(
+            'The method "stein" needs stein-thinning: pip install "entroplay[compress]".'
+        ) from None
     gradient = Gibbs(solution.problem, solution.dual).gradient(solution.particles)
     score = -np.asarray(gradient, np.float64) / solution.problem.temperature
     return thin(np.asarray(solution.particles, np.float64), score, size, preconditioner="med")
@@ -139,11 +159,18 @@ def _kernel_thin(solution: Solution, size: int, seed: int) -> np.ndarray:
     try:
         from goodpoints import kt
     except ImportError:
-        raise ImportError('The method "thinning" needs goodpoints: pip install "entroplay[compress]".') from None
+        raise ImportError(
+            'The method "thinning" needs goodpoints: pip install "entroplay[compress]".'
+        ) from None
     m = solution.particles.shape[0]
     rounds = int(np.log2(min(m, LARGEST_MATRIX) / size))
     if rounds < 1:
-        raise invalid("compress", "size", f'at most half of the {m} particles (and of {LARGEST_MATRIX}) for "thinning"', size)
+        raise invalid(
+            "compress",
+            "size",
+            f'at most half of the {m} particles (and of {LARGEST_MATRIX}) for "thinning"',
+            size,
+        )
     # The particles are exchangeable: the first of them are as good as any.
     used = solution.particles[: size * 2**rounds]
     kernel = np.asarray(_kernel_matrix(traced(solution.problem), used), np.float64)
@@ -161,4 +188,8 @@ def _kernel_matrix(problem: FiniteSum, particles: Particles) -> Float[Array, "m 
     return jax.lax.map(row, particles)
 
 
-METHODS: dict[str, Callable[[Solution, int, int], Any]] = {"herding": _herd, "stein": _stein_thin, "thinning": _kernel_thin}
+METHODS: dict[str, Callable[[Solution, int, int], Any]] = {
+    "herding": _herd,
+    "stein": _stein_thin,
+    "thinning": _kernel_thin,
+}

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..base.arguments import invalid, number_or_schedule, value_at, whole
-from ..measures.quadrature import Axes, Quadrature, check_dimension, guaranteed_box, kl, points_per_axis, tightened
+from ..measures.quadrature import (
+    Axes,
+    Quadrature,
+    check_dimension,
+    guaranteed_box,
+    kl,
+    points_per_axis,
+    tightened,
+)
 from ..problems.problem import FiniteSum
 
 
@@ -117,7 +125,9 @@ def solve(
     trajectory = _trajectory(quadrature, schedule, iterations, snapshots)
     if any(quadrature.cut(quadrature.slope(moments)) for moments in trajectory.moments):
         # An unstable run may visit measures that neither the start nor the optimum foretells: back to the safe box.
-        quadrature = Quadrature.on(problem, tuple(np.linspace(a[0], a[-1], size) for a in coarse.axes))
+        quadrature = Quadrature.on(
+            problem, tuple(np.linspace(a[0], a[-1], size) for a in coarse.axes)
+        )
         trajectory = _trajectory(quadrature, schedule, iterations, snapshots)
     moments = newton(quadrature)
     dual = quadrature.slope(moments)
@@ -148,7 +158,9 @@ def newton(quadrature: Quadrature, iterations: int = 200) -> np.ndarray:
         if np.abs(residual).max() <= 1e-13 * (1 + np.abs(moments).max()):
             break
         response = jacobian(quadrature, density, moments)
-        direction = np.linalg.solve(np.eye(len(response)) + response, residual.ravel()).reshape(moments.shape)
+        direction = np.linalg.solve(np.eye(len(response)) + response, residual.ravel()).reshape(
+            moments.shape
+        )
         for halving in range(60):
             candidate = quadrature.retract(moments, 0.5**halving * direction)
             new_value = quadrature.dual_at(candidate)
@@ -178,7 +190,9 @@ def _stability_limit(quadrature: Quadrature, density: np.ndarray, moments: np.nd
 
 def _trajectory(quadrature: Quadrature, rate, iterations: int, snapshots: int) -> Trajectory:
     times = np.unique(np.linspace(0, iterations, snapshots).round().astype(int))
-    rows: dict[str, list] = {name: [] for name in ("primal", "dual", "kl", "primal_gibbs", "moments")}
+    rows: dict[str, list] = {
+        name: [] for name in ("primal", "dual", "kl", "primal_gibbs", "moments")
+    }
     kept: list[tuple[np.ndarray, np.ndarray]] = []
     density, shape = quadrature.prior, [len(a) for a in quadrature.axes]
     for t in range(iterations + 1):
@@ -186,7 +200,9 @@ def _trajectory(quadrature: Quadrature, rate, iterations: int, snapshots: int) -
         gibbs, _ = quadrature.gibbs(quadrature.slope(moments))
         rows["primal"].append(quadrature.primal(density))
         rows["dual"].append(quadrature.dual_at(moments))
-        rows["kl"].append(kl(density, quadrature.log_gibbs(quadrature.slope(moments)), quadrature.cell))
+        rows["kl"].append(
+            kl(density, quadrature.log_gibbs(quadrature.slope(moments)), quadrature.cell)
+        )
         rows["primal_gibbs"].append(quadrature.primal(gibbs))
         rows["moments"].append(moments)
         if t in times:
@@ -194,4 +210,6 @@ def _trajectory(quadrature: Quadrature, rate, iterations: int, snapshots: int) -
         density = density + float(value_at(rate, t)) * (gibbs - density)
     densities, gibbs_densities = (np.stack(arrays) for arrays in zip(*kept, strict=True))
     arrays = {name: np.array(values) for name, values in rows.items()}
-    return Trajectory(**arrays, snapshots=times, densities=densities, gibbs_densities=gibbs_densities)
+    return Trajectory(
+        **arrays, snapshots=times, densities=densities, gibbs_densities=gibbs_densities
+    )

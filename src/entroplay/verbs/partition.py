@@ -45,13 +45,19 @@ def by_quadrature(problem: FiniteSum, dual: Moments) -> LogPartition:
     return LogPartition(fine.gibbs(g)[1], 0.0, "quadrature")
 
 
-def by_importance_sampling(problem: FiniteSum, key: PRNGKeyArray, dual: Moments) -> LogPartition | None:
+def by_importance_sampling(
+    problem: FiniteSum, key: PRNGKeyArray, dual: Moments
+) -> LogPartition | None:
     """From draws of the prior in eight replicates; None where too few of them are effective."""
     log_weights = np.asarray(_prior_log_weights(traced(problem), key, dual), np.float64)
     shifted = np.exp(log_weights - log_weights.max())
     if shifted.sum() ** 2 / (shifted**2).sum() < LEAST_EFFECTIVE:
         return None
-    return from_replicates(problem, np.log(shifted.mean(axis=1)) + log_weights.max(), "importance sampling from the prior")
+    return from_replicates(
+        problem,
+        np.log(shifted.mean(axis=1)) + log_weights.max(),
+        "importance sampling from the prior",
+    )
 
 
 @compiled
@@ -67,13 +73,20 @@ def from_replicates(problem: FiniteSum, log_ratios: np.ndarray, method: str) -> 
     ratios = np.exp(log_ratios - log_ratios.max())
     mean = ratios.mean()
     error = ratios.std(ddof=1) / mean / np.sqrt(len(ratios))
-    return LogPartition(prior_log_partition(problem) + float(log_ratios.max() + np.log(mean)), float(error), method)
+    return LogPartition(
+        prior_log_partition(problem) + float(log_ratios.max() + np.log(mean)), float(error), method
+    )
 
 
-def log_partition(problem: FiniteSum, key: PRNGKeyArray, dual: Moments, smc_log_ratios: np.ndarray) -> LogPartition:
+def log_partition(
+    problem: FiniteSum, key: PRNGKeyArray, dual: Moments, smc_log_ratios: np.ndarray
+) -> LogPartition:
     """By the most precise method that applies; `smc_log_ratios` are the islands' log Z_g / Z_0."""
     features = problem.features
-    if problem.dim <= 2 and int(np.prod(features.shape)) * (4001 if problem.dim == 1 else 301**2) <= 5 * 10**7:
+    if (
+        problem.dim <= 2
+        and int(np.prod(features.shape)) * (4001 if problem.dim == 1 else 301**2) <= 5 * 10**7
+    ):
         return by_quadrature(problem, dual)
     with jax.enable_x64(problem.dtype == jnp.float64):
         sampled = by_importance_sampling(problem, key, dual)

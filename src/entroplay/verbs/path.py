@@ -59,7 +59,12 @@ class TemperaturePath(Sequence[Solution]):
         for solution in self.solutions:
             prediction = solution.predict(X)
             if loss.data_shape not in (None, prediction.shape):
-                raise invalid("validate", "loss", f"one for predictions of shape {prediction.shape}", f"one for {loss.data_shape}")
+                raise invalid(
+                    "validate",
+                    "loss",
+                    f"one for predictions of shape {prediction.shape}",
+                    f"one for {loss.data_shape}",
+                )
             with jax.enable_x64(prediction.dtype == jnp.float64):
                 losses.append(float(jnp.mean(loss.value(prediction))))
         return np.array(losses)
@@ -79,7 +84,9 @@ class TemperaturePath(Sequence[Solution]):
             line = f"  {solution.problem.temperature:>11.3g}  {solution.history['loss_moments'][-1]:>10.4g}  {spread:>8.3g}"
             if self.certificates:
                 certificate = self.certificates[i]
-                line += f"  {certificate.bound:>11.2g}" + ("" if certificate.mixed else "  not verified")
+                line += f"  {certificate.bound:>11.2g}" + (
+                    "" if certificate.mixed else "  not verified"
+                )
             lines.append(line)
         return "\n".join(lines)
 
@@ -123,13 +130,22 @@ def path(
     seed = whole("path", "seed", seed, least=0)
     solutions: list[Solution] = []
     certificates: list[Certificate] = []
-    with progress_bar(flag("path", "progress", progress), len(ladder), "temperature") as advance_bar:
+    with progress_bar(
+        flag("path", "progress", progress), len(ladder), "temperature"
+    ) as advance_bar:
         for i, temperature in enumerate(ladder):
             l2 = problem.l2 * (temperature / problem.temperature) if fixed_prior else problem.l2
             posed = eqx.tree_at(lambda p: (p.temperature, p.l2), problem, (temperature, l2))
             start = solutions[-1] if solutions else None
             run_seed = int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
-            solution = solve(posed, solver, particles=particles, iterations=iterations, seed=run_seed, start=start)
+            solution = solve(
+                posed,
+                solver,
+                particles=particles,
+                iterations=iterations,
+                seed=run_seed,
+                start=start,
+            )
             solutions.append(solution)
             if flag("path", "certified", certified):
                 certificates.append(certify(solution, seed=run_seed))

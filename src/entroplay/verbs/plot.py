@@ -21,7 +21,9 @@ def pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise ImportError("entroplay.verbs.plot draws with matplotlib: pip install 'entroplay[plot]'.") from None
+        raise ImportError(
+            "entroplay.verbs.plot draws with matplotlib: pip install 'entroplay[plot]'."
+        ) from None
     return plt
 
 
@@ -33,7 +35,9 @@ def convergence(solutions: Solution | dict[str, Solution], *, against: str = "it
         against: the horizontal axis: "iteration", "pulls", "passes" or "seconds".
     """
     if against not in ("iteration", "pulls", "passes", "seconds"):
-        raise invalid("plot.convergence", "against", "'iteration', 'pulls', 'passes' or 'seconds'", against)
+        raise invalid(
+            "plot.convergence", "against", "'iteration', 'pulls', 'passes' or 'seconds'", against
+        )
     runs = {"": solutions} if isinstance(solutions, Solution) else solutions
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
@@ -42,7 +46,14 @@ def convergence(solutions: Solution | dict[str, Solution], *, against: str = "it
         x = history[against]
         gap(history, left, against=against, label=label or "estimated gap", color=colour)
         right.plot(x, history["loss_moments"], color=colour, label=f"{label} moments".strip())
-        right.plot(x, history["loss_particles"], color=colour, lw=0.8, ls=":", label=f"{label} particles".strip())
+        right.plot(
+            x,
+            history["loss_particles"],
+            color=colour,
+            lw=0.8,
+            ls=":",
+            label=f"{label} particles".strip(),
+        )
     left.set(xlabel=against, ylabel="estimated gap to the optimum", yscale="log")
     right.set(xlabel=against, ylabel="loss", yscale="log" if _positive_losses(runs) else "linear")
     for axes in (left, right):
@@ -53,7 +64,10 @@ def convergence(solutions: Solution | dict[str, Solution], *, against: str = "it
 
 
 def certified(
-    runs: dict[str, Solution], certificates: dict[str, list[tuple[int, Certificate]]], *, against: str = "pulls"
+    runs: dict[str, Solution],
+    certificates: dict[str, list[tuple[int, Certificate]]],
+    *,
+    against: str = "pulls",
 ) -> Figure:
     """Certified bounds along several runs (left) and their losses (right), both axes logarithmic.
 
@@ -68,21 +82,44 @@ def certified(
     for index, (label, solution) in enumerate(runs.items()):
         colour, history = f"C{index}", solution.history
         own = history["gap"]
-        left.plot(history[against], np.where(own > 0, own, np.nan), color=colour, lw=0.7, alpha=0.35)
+        left.plot(
+            history[against], np.where(own > 0, own, np.nan), color=colour, lw=0.7, alpha=0.35
+        )
         points = certificates.get(label, [])
-        left.plot([x for x, _ in points], [c.bound for _, c in points], color=colour, lw=1.5, label=label)
+        left.plot(
+            [x for x, _ in points], [c.bound for _, c in points], color=colour, lw=1.5, label=label
+        )
         for x, certificate in points:
-            left.plot(x, certificate.bound, "o", color=colour, mfc=colour if certificate.mixed else "white", ms=6)
+            left.plot(
+                x,
+                certificate.bound,
+                "o",
+                color=colour,
+                mfc=colour if certificate.mixed else "white",
+                ms=6,
+            )
         right.plot(history[against], history["loss_moments"], color=colour, label=label)
     left.set(xlabel=against, ylabel="certified distance to the optimum", xscale="log", yscale="log")
-    right.set(xlabel=against, ylabel="loss at the moments", xscale="log", yscale="log" if _positive_losses(runs) else "linear")
+    right.set(
+        xlabel=against,
+        ylabel="loss at the moments",
+        xscale="log",
+        yscale="log" if _positive_losses(runs) else "linear",
+    )
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     return figure
 
 
-def gap(history: dict[str, np.ndarray], axes: Axes, *, against: str = "iteration", label: str = "", **style: Any) -> None:
+def gap(
+    history: dict[str, np.ndarray],
+    axes: Axes,
+    *,
+    against: str = "iteration",
+    label: str = "",
+    **style: Any,
+) -> None:
     """The estimated gap of a run on given axes: single iterations faint, a running mean bold.
 
     Single estimates may fall below zero, where a logarithmic axis cannot show them; the running mean uses them all.
@@ -97,22 +134,35 @@ def gap(history: dict[str, np.ndarray], axes: Axes, *, against: str = "iteration
 
 
 def _positive_losses(runs: dict[str, Solution]) -> bool:
-    return all((s.history[k] > 0).all() for s in runs.values() for k in ("loss_moments", "loss_particles"))
+    return all(
+        (s.history[k] > 0).all() for s in runs.values() for k in ("loss_moments", "loss_particles")
+    )
 
 
-def particles(solution: Solution, exact: GridSolution | None = None, *, axes: Axes | None = None) -> Axes:
+def particles(
+    solution: Solution, exact: GridSolution | None = None, *, axes: Axes | None = None
+) -> Axes:
     """The cloud of a one- or two-dimensional problem, over the exact optimum where `grid.solve`'s answer is given."""
     if solution.problem.dim > 2:
-        raise invalid("plot.particles", "solution", "of a problem with one or two parameters", f"d = {solution.problem.dim}")
+        raise invalid(
+            "plot.particles",
+            "solution",
+            "of a problem with one or two parameters",
+            f"d = {solution.problem.dim}",
+        )
     if axes is None:
         axes = pyplot().subplots(figsize=(6, 4.5), layout="constrained")[1]
     assert axes is not None
     cloud = np.asarray(solution.particles)
     if solution.problem.dim == 1:
-        axes.hist(cloud[:, 0], bins="auto", density=True, alpha=0.5, label=f"{len(cloud)} particles")
+        axes.hist(
+            cloud[:, 0], bins="auto", density=True, alpha=0.5, label=f"{len(cloud)} particles"
+        )
         if exact is not None:
             inside = exact.density > 1e-6 * exact.density.max()
-            axes.plot(exact.axes[0][inside], exact.density[inside], "k", lw=1.5, label="exact optimum")
+            axes.plot(
+                exact.axes[0][inside], exact.density[inside], "k", lw=1.5, label="exact optimum"
+            )
         axes.set(xlabel="theta", ylabel="density")
     else:
         axes.scatter(cloud[:, 0], cloud[:, 1], s=6, alpha=0.6, label=f"{len(cloud)} particles")

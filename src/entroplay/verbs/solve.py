@@ -113,7 +113,9 @@ def solve(
     with jax.enable_x64(problem.dtype == jnp.float64), bar as advance_bar:
         solver.check(problem, iterations)
         prior_key, run_key = jax.random.split(jax.random.key(seed))
-        run = _Run(problem, solver, run_key, _first_cloud(problem, prior_key, m, start, solver), iterations)
+        run = _Run(
+            problem, solver, run_key, _first_cloud(problem, prior_key, m, start, solver), iterations
+        )
         if checkpoint is not None:
             every = positive("solve", "checkpoint_seconds", checkpoint_seconds)
             run.keep_checkpoints(checkpoint, every, fingerprint(problem, solver, m, seed))
@@ -133,13 +135,17 @@ def solve(
             weights=weights,
             history=history,
             status=status,
-            path=jax.device_put(np.asarray(path.vectors)[: int(path.length)]),  # cut by NumPy: no program for every length
+            path=jax.device_put(
+                np.asarray(path.vectors)[: int(path.length)]
+            ),  # cut by NumPy: no program for every length
             seed=seed,
             iterate=solver.iterate(state),
         )
 
 
-def _check_arguments(problem: object, solver: object, seed: object, callback: object, start: object) -> None:
+def _check_arguments(
+    problem: object, solver: object, seed: object, callback: object, start: object
+) -> None:
     if not isinstance(problem, FiniteSum):
         raise invalid("solve", "problem", "a FiniteSum", problem)
     if problem.features.shape[0] == 0:
@@ -154,13 +160,20 @@ def _check_arguments(problem: object, solver: object, seed: object, callback: ob
         raise invalid("solve", "start", "a Solution", start)
 
 
-def _first_cloud(problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution | None, solver: Solver) -> Start:
+def _first_cloud(
+    problem: FiniteSum, key: PRNGKeyArray, m: int, start: Solution | None, solver: Solver
+) -> Start:
     """Draws of the prior, or the cloud to start from, with moments that belong to this problem's data."""
     if start is None:
         cloud = problem.prior(key, m)
         return Start(cloud, mean_features(problem.features, cloud), warm=False)
     if start.particles.shape != (m, problem.dim):
-        raise invalid("solve", "start", f"a Solution with particles of shape {(m, problem.dim)}", start.particles.shape)
+        raise invalid(
+            "solve",
+            "start",
+            f"a Solution with particles of shape {(m, problem.dim)}",
+            start.particles.shape,
+        )
     cloud = start.particles.astype(problem.dtype)
     if not bool(eqx.tree_equal(start.problem.features, problem.features)):
         return Start(cloud, mean_features(problem.features, cloud), warm=True)
@@ -182,14 +195,18 @@ def _colder(problem: FiniteSum, start: Solution) -> float | None:
     return beta if beta < 1 and same_prior and bool(eqx.tree_equal(as_before, old)) else None
 
 
-def _led_over(problem: FiniteSum, key: PRNGKeyArray, cloud: Particles, start: Solution) -> Particles:
+def _led_over(
+    problem: FiniteSum, key: PRNGKeyArray, cloud: Particles, start: Solution
+) -> Particles:
     """The cloud of another problem's Gibbs measure, led to this problem's: the temperature, the penalty, the loss or the
     rows' weights have changed.
     """
     ratio = problem.temperature / start.problem.temperature
     weights = start.problem.weights / jnp.where(problem.weights > 0, problem.weights, 1)
     old = ratio * start.dual * weights.reshape(-1, *[1] * (start.dual.ndim - 1))
-    l2 = jnp.broadcast_to(jnp.asarray(ratio * start.problem.l2, problem.dtype), jnp.shape(problem.l2))
+    l2 = jnp.broadcast_to(
+        jnp.asarray(ratio * start.problem.l2, problem.dtype), jnp.shape(problem.l2)
+    )
     return bridge(traced(problem), key, cloud, old, l2, problem.slope(start.moments))
 
 
@@ -211,7 +228,9 @@ class _Run:
     so that an interruption at any moment finds a consistent pair.
     """
 
-    def __init__(self, problem: FiniteSum, solver: Solver, key: PRNGKeyArray, start: Start, iterations: int):
+    def __init__(
+        self, problem: FiniteSum, solver: Solver, key: PRNGKeyArray, start: Start, iterations: int
+    ):
         self.problem, self.solver = traced((problem, solver))
         self.given_problem, self.next_certificate = problem, 0
         self.checkpoint: _Checkpoints | None = None
@@ -221,7 +240,11 @@ class _Run:
         state = solver.init(problem, start, iterations)
         first_loss = float(problem.empirical_loss(state.moments))
         self.ceiling = jnp.asarray(RUNAWAY * (abs(first_loss) + problem.temperature), problem.dtype)
-        self.latest: tuple[Any, Path, History] = (state, empty_path(problem), empty_history(problem, solver, state))
+        self.latest: tuple[Any, Path, History] = (
+            state,
+            empty_path(problem),
+            empty_history(problem, solver, state),
+        )
 
     def keep_checkpoints(self, path: str | PathLike[str], seconds: float, identity: str) -> None:
         """Go on from the checkpoint if there is one, and save the run there from now on."""
@@ -231,7 +254,9 @@ class _Run:
             return
         state, recorded, history = self.latest
         leaves, structure = jax.tree.flatten((state, recorded))
-        if found.fingerprint != identity or [x.shape for x in found.leaves] != [x.shape for x in leaves]:
+        if found.fingerprint != identity or [x.shape for x in found.leaves] != [
+            x.shape for x in leaves
+        ]:
             raise ValueError(
                 f"The checkpoint {path} belongs to another run: the problem, the solver, the number of particles or the seed "
                 "differ. Give another path, or delete the file."
@@ -248,17 +273,29 @@ class _Run:
         leaves = jax.tree.leaves((state, recorded))
         try:
             write_checkpoint(
-                self.checkpoint.path, fingerprint=self.checkpoint.identity, iteration=self.done, leaves=leaves, history=history
+                self.checkpoint.path,
+                fingerprint=self.checkpoint.identity,
+                iteration=self.done,
+                leaves=leaves,
+                history=history,
             )
         except OSError as error:
-            warnings.warn(f"The checkpoint {self.checkpoint.path} could not be written: {error}. The run goes on.", stacklevel=4)
+            warnings.warn(
+                f"The checkpoint {self.checkpoint.path} could not be written: {error}. The run goes on.",
+                stacklevel=4,
+            )
         self.checkpoint.saved = time.perf_counter()
 
     @property
     def done(self) -> int:
         return len(self.latest[2]["iteration"])
 
-    def drive(self, tolerance: float | None, callback: Callable[[Report], Any] | None, advance_bar: Callable[..., None]) -> Status:
+    def drive(
+        self,
+        tolerance: float | None,
+        callback: Callable[[Report], Any] | None,
+        advance_bar: Callable[..., None],
+    ) -> Status:
         """Chunk after chunk, until there is a reason to stop."""
         count = 1
         try:
@@ -279,14 +316,21 @@ class _Run:
                 self.save_checkpoint()
                 advance_bar(length, history)
                 if callback is not None and callback(self._report()):
-                    return Status(Reason.CALLBACK, f"the callback asked to stop after iteration {self.done}.")
+                    return Status(
+                        Reason.CALLBACK, f"the callback asked to stop after iteration {self.done}."
+                    )
                 if tolerance is not None and self._worth_certifying(tolerance):
                     certificate = self._certify()
                     if certificate.mixed and certificate.bound <= tolerance:
-                        sentence = f"certified to be at most {certificate.bound:.3g} above the optimum"
+                        sentence = (
+                            f"certified to be at most {certificate.bound:.3g} above the optimum"
+                        )
                         return Status(Reason.CONVERGED, f"{sentence} after {self.done} iterations.")
         except KeyboardInterrupt:
-            return Status(Reason.INTERRUPTED, f"interrupted after {self.done} of {self.iterations} iterations; go on with start=.")
+            return Status(
+                Reason.INTERRUPTED,
+                f"interrupted after {self.done} of {self.iterations} iterations; go on with start=.",
+            )
         return Status(Reason.ITERATIONS, f"all {self.iterations} iterations done.")
 
     def _worth_certifying(self, tolerance: float) -> bool:
@@ -305,7 +349,9 @@ class _Run:
         dual = self.solver.dual(self.problem, state)
         vectors = full_path(np.asarray(path.vectors)[: int(path.length)], dual)
         problem, anchor = self.given_problem, anchor_of(self.given_problem, state.moments, dual)
-        return certify_dual(problem, dual, anchor, vectors, state.particles, seed=self.done, size=500, budget=200)
+        return certify_dual(
+            problem, dual, anchor, vectors, state.particles, seed=self.done, size=500, budget=200
+        )
 
     def _advance(self, length: int) -> bool:
         """Run `length` iterations; False if the last of them left the finite range (its state is not kept)."""
@@ -313,7 +359,14 @@ class _Run:
         before = time.perf_counter()
         first = jnp.asarray(self.done, jnp.int32)
         state, path, infos, completed, finite = _advance_chunk(
-            self.problem, self.solver, self.key, state, path, first, jnp.asarray(length, jnp.int32), self.ceiling
+            self.problem,
+            self.solver,
+            self.key,
+            state,
+            path,
+            first,
+            jnp.asarray(length, jnp.int32),
+            self.ceiling,
         )
         kept = int(completed)
         elapsed = time.perf_counter() - before
@@ -328,8 +381,14 @@ class _Run:
 
     def _diverged(self) -> Status:
         problem, (state, _, _) = self.problem, self.latest
-        where = f"iteration {self.done + 1} left the finite range, or its loss grew {RUNAWAY:g}-fold"
-        if not bool(jnp.all(problem.loss.domain(state.moments) & jnp.isfinite(problem.loss.value(state.moments)))):
+        where = (
+            f"iteration {self.done + 1} left the finite range, or its loss grew {RUNAWAY:g}-fold"
+        )
+        if not bool(
+            jnp.all(
+                problem.loss.domain(state.moments) & jnp.isfinite(problem.loss.value(state.moments))
+            )
+        ):
             return Status(
                 Reason.DIVERGED,
                 "some moments lie outside the loss's domain: no particle is near those rows. Widen the kernel's bandwidth "
@@ -340,7 +399,14 @@ class _Run:
 
 @compiled
 def _advance_chunk(
-    problem: FiniteSum, solver: Solver, key: PRNGKeyArray, state: Any, path: Path, first: Array, length: Array, ceiling: Array
+    problem: FiniteSum,
+    solver: Solver,
+    key: PRNGKeyArray,
+    state: Any,
+    path: Path,
+    first: Array,
+    length: Array,
+    ceiling: Array,
 ) -> tuple[Any, Path, Any, Array, Array]:
     """At most `length` iterations from `first` on; stops before the first state that is not finite."""
 

@@ -48,13 +48,18 @@ def usable() -> bool:
     """Whether to use the kernels; where they are missing it is said once, since all works without them, but slower."""
     reason = missing()
     if reason is not None:
-        warnings.warn(f"Triangles are drawn without the compiled kernels, some 30 times slower: {reason}.", stacklevel=2)
+        warnings.warn(
+            f"Triangles are drawn without the compiled kernels, some 30 times slower: {reason}.",
+            stacklevel=2,
+        )
     return reason is None
 
 
 def kernel(name: str, shapes: Any, **attributes: Any) -> Callable[..., Any]:
     """A kernel as a function of arrays, with results of those shapes."""
-    return partial(jax.ffi.ffi_call(f"entroplay_{name}", shapes, vmap_method="sequential"), **attributes)
+    return partial(
+        jax.ffi.ffi_call(f"entroplay_{name}", shapes, vmap_method="sequential"), **attributes
+    )
 
 
 def either(by_kernel: Callable[..., Any], reference: Callable[..., Any], *arguments: Any) -> Any:

@@ -14,7 +14,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...base.arguments import Schedule, check_schedule, flag, invalid, number_or_schedule, value_at, whole
+from ...base.arguments import (
+    Schedule,
+    check_schedule,
+    flag,
+    invalid,
+    number_or_schedule,
+    value_at,
+    whole,
+)
 from ...measures.gibbs import Gibbs
 from ...problems.features.base import Particles
 from ...problems.problem import FiniteSum
@@ -154,7 +162,12 @@ class MALA(Sampler):
         return first_step(problem.dim, problem.l2, problem.dtype)
 
     def move(
-        self, key: PRNGKeyArray, gibbs: Gibbs, particles: Particles, state: StepAdaptation, iteration: Array
+        self,
+        key: PRNGKeyArray,
+        gibbs: Gibbs,
+        particles: Particles,
+        state: StepAdaptation,
+        iteration: Array,
     ) -> tuple[Particles, StepAdaptation, SamplerInfo]:
         adapt = isinstance(self.step_size, str)
         if not adapt:
@@ -162,9 +175,20 @@ class MALA(Sampler):
             state = StepAdaptation(jnp.log(fixed), state.adapted)
 
         walkers, state, moved = metropolis_moves(
-            key, gibbs, particles, state, steps=self.steps, jumps=self.jumps, leaps=self.leaps, adapt=adapt
+            key,
+            gibbs,
+            particles,
+            state,
+            steps=self.steps,
+            jumps=self.jumps,
+            leaps=self.leaps,
+            adapt=adapt,
         )
-        return walkers.particles, state, SamplerInfo(moved.acceptance, jnp.exp(state.log_step), moved.pulls)
+        return (
+            walkers.particles,
+            state,
+            SamplerInfo(moved.acceptance, jnp.exp(state.log_step), moved.pulls),
+        )
 
     @property
     def remedy(self) -> str:

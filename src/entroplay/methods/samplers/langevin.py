@@ -41,7 +41,9 @@ class StepAdaptation(NamedTuple):
     adapted: Float[Array, ""]
 
 
-def langevin(noise: Particles, theta: Particles, gradient: Particles, eta: Array, temperature: Any) -> Particles:
+def langevin(
+    noise: Particles, theta: Particles, gradient: Particles, eta: Array, temperature: Any
+) -> Particles:
     """One Euler-Maruyama step of the Langevin diffusion."""
     return theta - eta * gradient + jnp.sqrt(2 * eta * temperature) * noise
 
@@ -60,17 +62,25 @@ def step_noise(key: PRNGKeyArray, steps: int, particles: Particles) -> Callable[
     return lambda s: table[s]
 
 
-def log_acceptance(theta: Walkers, proposal: Walkers, eta: Array, temperature: Any) -> Float[Array, "m"]:
+def log_acceptance(
+    theta: Walkers, proposal: Walkers, eta: Array, temperature: Any
+) -> Float[Array, "m"]:
     r"""log of pi(theta') q(theta' -> theta) / (pi(theta) q(theta -> theta')) for MALA.
 
     q(theta -> .) = N(theta - eta grad U(theta), 2 eta temperature I).
     """
-    backward = jnp.sum((theta.particles - proposal.particles + eta * proposal.gradient) ** 2, axis=1)
+    backward = jnp.sum(
+        (theta.particles - proposal.particles + eta * proposal.gradient) ** 2, axis=1
+    )
     forward = jnp.sum((proposal.particles - theta.particles + eta * theta.gradient) ** 2, axis=1)
-    return -(proposal.energy - theta.energy) / temperature - (backward - forward) / (4 * eta * temperature)
+    return -(proposal.energy - theta.energy) / temperature - (backward - forward) / (
+        4 * eta * temperature
+    )
 
 
-def _metropolis(key: PRNGKeyArray, here: Walkers, there: Walkers, log_alpha: Float[Array, "m"]) -> tuple[Walkers, Array]:
+def _metropolis(
+    key: PRNGKeyArray, here: Walkers, there: Walkers, log_alpha: Float[Array, "m"]
+) -> tuple[Walkers, Array]:
     """Go there with probability min(1, alpha), stay where alpha is not a number; and the mean acceptance."""
     log_alpha = jnp.where(jnp.isnan(log_alpha), -jnp.inf, log_alpha)
     uniform = jax.random.uniform(key, log_alpha.shape, log_alpha.dtype)
@@ -82,14 +92,18 @@ def _metropolis(key: PRNGKeyArray, here: Walkers, there: Walkers, log_alpha: Flo
     return jax.tree.map(choose, there, here), jnp.mean(jnp.exp(jnp.minimum(log_alpha, 0)))
 
 
-def mala_step(key: PRNGKeyArray, noise: Particles, gibbs: Gibbs, walkers: Walkers, eta: Array) -> tuple[Walkers, Float[Array, ""]]:
+def mala_step(
+    key: PRNGKeyArray, noise: Particles, gibbs: Gibbs, walkers: Walkers, eta: Array
+) -> tuple[Walkers, Float[Array, ""]]:
     """One Metropolis-adjusted Langevin step of every particle, and the mean acceptance."""
     proposal = langevin(noise, walkers.particles, walkers.gradient, eta, gibbs.temperature)
     there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
     return _metropolis(key, walkers, there, log_acceptance(walkers, there, eta, gibbs.temperature))
 
 
-def jump(key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int) -> tuple[Walkers, Float[Array, ""]]:
+def jump(
+    key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int
+) -> tuple[Walkers, Float[Array, ""]]:
     r"""Differential evolution (ter Braak 2006): theta_r + gamma (theta_a - theta_b), a and b from the other half of the
     island, accepted on the energy alone.
 
@@ -99,11 +113,15 @@ def jump(key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int) -> tup
     return _half_by_half(_difference, key, gibbs, walkers, islands, least=2)
 
 
-def leap(key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int) -> tuple[Walkers, Float[Array, ""]]:
+def leap(
+    key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int
+) -> tuple[Walkers, Float[Array, ""]]:
     r"""Proposals that forget where a particle is: draws of a kernel density p of the other half of the island, accepted with
     probability pi(theta') p(theta) / (pi(theta) p(theta')). They carry mass between modes in one move.
     """
-    return _half_by_half(_independent, key, gibbs, walkers, islands, least=2 + walkers.particles.shape[1])
+    return _half_by_half(
+        _independent, key, gibbs, walkers, islands, least=2 + walkers.particles.shape[1]
+    )
 
 
 Proposal = Callable[[PRNGKeyArray, Particles, Particles], tuple[Particles, Float[Array, "m"]]]
@@ -123,7 +141,9 @@ def _half_by_half(
         """The first half moves; then the island is turned, so that the next half stands first."""
         propose_key, accept_key = jax.random.split(key)
         movers = walkers.particles[:, :half]
-        proposal, log_ratio = jax.vmap(propose)(jax.random.split(propose_key, islands), movers, walkers.particles[:, half:])
+        proposal, log_ratio = jax.vmap(propose)(
+            jax.random.split(propose_key, islands), movers, walkers.particles[:, half:]
+        )
         here = jax.tree.map(lambda x: x[:, :half].reshape(islands * half, *x.shape[2:]), walkers)
         there_particles = proposal.reshape(here.particles.shape)
         there = Walkers(there_particles, *gibbs.energy_and_gradient(there_particles))
@@ -131,18 +151,24 @@ def _half_by_half(
         moved, rate = _metropolis(accept_key, here, there, log_alpha)
 
         def behind_the_others(everybody: Array, new: Array) -> Array:
-            return jnp.concatenate([everybody[:, half:], new.reshape(islands, half, *new.shape[1:])], axis=1)
+            return jnp.concatenate(
+                [everybody[:, half:], new.reshape(islands, half, *new.shape[1:])], axis=1
+            )
 
         return jax.tree.map(behind_the_others, walkers, moved), rate
 
     by_island = jax.tree.map(lambda x: x.reshape(islands, m, *x.shape[1:]), walkers)
     by_island, rates = jax.lax.scan(turn, by_island, jax.random.split(key))
     # Every particle back in its place.
-    walkers = jax.tree.map(lambda x: jnp.roll(x, 2 * half, axis=1).reshape(islands * m, *x.shape[2:]), by_island)
+    walkers = jax.tree.map(
+        lambda x: jnp.roll(x, 2 * half, axis=1).reshape(islands * m, *x.shape[2:]), by_island
+    )
     return walkers, jnp.mean(rates)
 
 
-def _difference(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]) -> tuple[Particles, Float[Array, "m"]]:
+def _difference(
+    key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]
+) -> tuple[Particles, Float[Array, "m"]]:
     a_key, b_key, gamma_key = jax.random.split(key, 3)
     count, d = movers.shape
     a = jax.random.randint(a_key, (count,), 0, donors.shape[0])
@@ -153,10 +179,14 @@ def _difference(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"
     return movers + gamma[:, None] * (donors[a] - donors[b]), jnp.zeros(count, movers.dtype)
 
 
-def _independent(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]) -> tuple[Particles, Float[Array, "m"]]:
+def _independent(
+    key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]
+) -> tuple[Particles, Float[Array, "m"]]:
     centre_key, pick_key, noise_key = jax.random.split(key, 3)
     count, d = movers.shape
-    centres = donors[jax.random.randint(centre_key, (min(KERNELS, donors.shape[0]),), 0, donors.shape[0])]
+    centres = donors[
+        jax.random.randint(centre_key, (min(KERNELS, donors.shape[0]),), 0, donors.shape[0])
+    ]
     # Half of the width that is best for a normal density (Silverman 1986), since there may be several modes.
     width = 0.5 * (4 / ((d + 2) * centres.shape[0])) ** (1 / (d + 4))
     covariance = jnp.cov(donors, rowvar=False).reshape(d, d)
@@ -173,7 +203,9 @@ def _independent(key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d
 
     def log_density(theta: Particles) -> Float[Array, "m"]:
         x = whiten(theta)
-        square = jnp.sum(x**2, axis=1)[:, None] + jnp.sum(kernels**2, axis=1)[None] - 2 * x @ kernels.T
+        square = (
+            jnp.sum(x**2, axis=1)[:, None] + jnp.sum(kernels**2, axis=1)[None] - 2 * x @ kernels.T
+        )
         return jax.nn.logsumexp(-square / 2, axis=1)
 
     return proposal, log_density(movers) - log_density(proposal)
@@ -224,16 +256,27 @@ def metropolis_moves(
     walkers = Walkers(particles, *gibbs.energy_and_gradient(particles))
     for i in range(leaps):
         walkers, _ = leap(jax.random.fold_in(jump_key, steps + i), gibbs, walkers, islands)
-    walkers, adaptation, accepted, jumped = jax.lax.fori_loop(0, steps, step, (walkers, adaptation, zero, zero))
-    return walkers, adaptation, MoveInfo(accepted / steps, jumped / max(jumps, 1), 1 + leaps + steps + jumps)
+    walkers, adaptation, accepted, jumped = jax.lax.fori_loop(
+        0, steps, step, (walkers, adaptation, zero, zero)
+    )
+    return (
+        walkers,
+        adaptation,
+        MoveInfo(accepted / steps, jumped / max(jumps, 1), 1 + leaps + steps + jumps),
+    )
 
 
 def first_step(dim: int, l2: Any, dtype: Any) -> StepAdaptation:
     """The best step for the prior itself: proposals of variance (1.65^2 d^{-1/3}) times the prior's (narrowest)."""
-    return StepAdaptation(jnp.log(jnp.asarray(1.65**2 * dim ** (-1 / 3) / (4 * jnp.max(l2)), dtype)), jnp.zeros((), dtype))
+    return StepAdaptation(
+        jnp.log(jnp.asarray(1.65**2 * dim ** (-1 / 3) / (4 * jnp.max(l2)), dtype)),
+        jnp.zeros((), dtype),
+    )
 
 
 def adapted(state: StepAdaptation, acceptance: Array) -> StepAdaptation:
     """Robbins-Monro on the log step; the gain's floor lets the step follow a target that keeps moving."""
     gain = jnp.maximum((state.adapted + 1) ** -0.6, 0.1)
-    return StepAdaptation(state.log_step + 2 * gain * (acceptance - OPTIMAL_ACCEPTANCE), state.adapted + 1)
+    return StepAdaptation(
+        state.log_step + 2 * gain * (acceptance - OPTIMAL_ACCEPTANCE), state.adapted + 1
+    )

@@ -63,7 +63,9 @@ class Solver(eqx.Module):
         """The first state."""
 
     @abstractmethod
-    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: Any, iteration: Array) -> tuple[Any, Any]:
+    def step(
+        self, problem: FiniteSum, key: PRNGKeyArray, state: Any, iteration: Array
+    ) -> tuple[Any, Any]:
         """One outer iteration: the new state and a row of the history, an `Info` or a tuple with its fields and more.
 
         The key belongs to this iteration alone.
@@ -106,12 +108,17 @@ ITERATE = 0x69746572
 """Sets the tosses of `follow_iterate` apart from the sampler's noise."""
 
 
-def follow_iterate(key: PRNGKeyArray, iterate: Particles, particles: Particles, rate: Array) -> Particles:
+def follow_iterate(
+    key: PRNGKeyArray, iterate: Particles, particles: Particles, rate: Array
+) -> Particles:
     """From a cloud ~ mu to one ~ (1 - rate) mu + rate q: slot r takes the r-th draw of q with probability `rate`.
 
     Slots are matched, so that no particle ever stands twice in the cloud, and a k-NN entropy can be had of it.
     """
-    taken = jax.random.uniform(jax.random.fold_in(key, ITERATE), (iterate.shape[0], 1), iterate.dtype) < rate
+    taken = (
+        jax.random.uniform(jax.random.fold_in(key, ITERATE), (iterate.shape[0], 1), iterate.dtype)
+        < rate
+    )
     return jnp.where(taken, particles, iterate)
 
 
@@ -127,7 +134,12 @@ class Play(NamedTuple):
 
 
 def judged(
-    problem: FiniteSum, particles: Particles, anchor: Moments, moved: SamplerInfo, *, other_passes: int = 0
+    problem: FiniteSum,
+    particles: Particles,
+    anchor: Moments,
+    moved: SamplerInfo,
+    *,
+    other_passes: int = 0,
 ) -> tuple[Moments, Float[Array, "n *kk"], Info]:
     """Mean and covariance of h over draws of q_g, g = loss'(anchor), and the history's row with the gap of g."""
     mean, covariance = problem.features.mean_and_covariance(particles)
@@ -145,11 +157,19 @@ def judged(
 
 
 def play_gibbs(
-    problem: FiniteSum, sampler: Sampler, key: PRNGKeyArray, state: Any, iteration: Array, *, other_passes: int = 0
+    problem: FiniteSum,
+    sampler: Sampler,
+    key: PRNGKeyArray,
+    state: Any,
+    iteration: Array,
+    *,
+    other_passes: int = 0,
 ) -> Play:
     """The best response of fictitious play: sample q_g, g = loss'(moments), and estimate the gap of g."""
     gibbs = Gibbs(problem, problem.slope(state.moments))
     particles, carried, moved = sampler.run(key, gibbs, state.particles, state.sampler, iteration)
-    mean, covariance, info = judged(problem, particles, state.moments, moved, other_passes=other_passes)
+    mean, covariance, info = judged(
+        problem, particles, state.moments, moved, other_passes=other_passes
+    )
     trace = 2 * sampling_bias(problem, state.moments, covariance, 1) / problem.temperature
     return Play(particles, carried, mean, trace, info)

@@ -50,7 +50,9 @@ class EFP(Solver):
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> EFPState:
         return EFPState(start.particles, start.moments, start.particles, self.sampler.init(problem))
 
-    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: EFPState, iteration: Array) -> tuple[EFPState, Info]:
+    def step(
+        self, problem: FiniteSum, key: PRNGKeyArray, state: EFPState, iteration: Array
+    ) -> tuple[EFPState, Info]:
         play = play_gibbs(problem, self.sampler, key, state, iteration)
         if isinstance(self.rate, str):
             largest = 1 / (1 + play.trace)

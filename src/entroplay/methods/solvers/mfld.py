@@ -42,10 +42,14 @@ class MFLD(Solver):
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> MFLDState:
         return MFLDState(start.particles, problem.features.average(start.particles))
 
-    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: MFLDState, iteration: Array) -> tuple[MFLDState, Info]:
+    def step(
+        self, problem: FiniteSum, key: PRNGKeyArray, state: MFLDState, iteration: Array
+    ) -> tuple[MFLDState, Info]:
         eta = scalar(value_at(self.step_size, iteration), problem)
         gradient = Gibbs(problem, problem.slope(state.moments)).gradient(state.particles)
-        noise = jax.random.normal(jax.random.fold_in(key, 0), state.particles.shape, state.particles.dtype)
+        noise = jax.random.normal(
+            jax.random.fold_in(key, 0), state.particles.shape, state.particles.dtype
+        )
         particles = langevin(noise, state.particles, gradient, eta, problem.temperature)
         moments = problem.features.average(particles)
         info = Info(

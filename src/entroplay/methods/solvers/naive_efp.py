@@ -48,9 +48,18 @@ class NaiveEFP(Solver):
         cloud = start.particles
         clouds = jnp.zeros((iterations + 1, *cloud.shape), cloud.dtype).at[0].set(cloud)
         masses = jnp.zeros(iterations + 1, cloud.dtype).at[0].set(1)
-        return NaiveEFPState(cloud, problem.features.average(cloud), cloud, self.sampler.init(problem), clouds, masses)
+        return NaiveEFPState(
+            cloud,
+            problem.features.average(cloud),
+            cloud,
+            self.sampler.init(problem),
+            clouds,
+            masses,
+        )
 
-    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: NaiveEFPState, iteration: Array) -> tuple[NaiveEFPState, Info]:
+    def step(
+        self, problem: FiniteSum, key: PRNGKeyArray, state: NaiveEFPState, iteration: Array
+    ) -> tuple[NaiveEFPState, Info]:
         stored, m, d = state.clouds.shape
         play = play_gibbs(problem, self.sampler, key, state, iteration, other_passes=stored)
         rate = scalar(value_at(self.rate, iteration), problem)
@@ -58,7 +67,9 @@ class NaiveEFP(Solver):
         masses = ((1 - rate) * state.masses).at[iteration + 1].set(rate)
         moments = problem.features.average(clouds.reshape(-1, d), jnp.repeat(masses / m, m))
         iterate = follow_iterate(key, state.iterate, play.particles, rate)
-        return NaiveEFPState(play.particles, moments, iterate, play.sampler, clouds, masses), play.info
+        return NaiveEFPState(
+            play.particles, moments, iterate, play.sampler, clouds, masses
+        ), play.info
 
     def iterate(self, state: NaiveEFPState) -> Particles:
         return state.iterate

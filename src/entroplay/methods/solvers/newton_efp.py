@@ -76,12 +76,18 @@ class NewtonEFP(Solver):
     sampler: Sampler
 
     def __init__(self, sampler: Sampler | None = None):
-        self.sampler = MALA(steps=5, jumps=1, leaps=1) if sampler is None else sampler_or_default("NewtonEFP", sampler)
+        self.sampler = (
+            MALA(steps=5, jumps=1, leaps=1)
+            if sampler is None
+            else sampler_or_default("NewtonEFP", sampler)
+        )
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> NewtonEFPState:
         one = jnp.ones((), problem.dtype)
         beta = start.beta * one if start.warm else jnp.zeros_like(one)
-        return NewtonEFPState(start.particles, start.moments, beta, one, one, self.sampler.init(problem))
+        return NewtonEFPState(
+            start.particles, start.moments, beta, one, one, self.sampler.init(problem)
+        )
 
     def step(
         self, problem: FiniteSum, key: PRNGKeyArray, state: NewtonEFPState, iteration: Array
@@ -98,16 +104,31 @@ class NewtonEFP(Solver):
         residual = mean - moments
         excess = problem.weights @ _square(problem, moments, residual) / floor
         averaged = _averaged(state, excess)
-        direction, solves = _crossed_direction(problem, cloud, moments, state.beta, beta, averaged > 1)
+        direction, solves = _crossed_direction(
+            problem, cloud, moments, state.beta, beta, averaged > 1
+        )
         trusted = _trusted(problem, cloud, state, beta, direction, potential, 1 / averaged)
-        moments, beta, log_weights, kept = trusted.moments, trusted.beta, trusted.log_weights, trusted.share
+        moments, beta, log_weights, kept = (
+            trusted.moments,
+            trusted.beta,
+            trusted.log_weights,
+            trusted.share,
+        )
         ess = effective_sample_size(log_weights) / m
-        reach = jnp.where(trusted.tries > 1, state.reach / 2, jnp.where(ess > 0.75, 1.5 * state.reach, state.reach))
+        reach = jnp.where(
+            trusted.tries > 1,
+            state.reach / 2,
+            jnp.where(ess > 0.75, 1.5 * state.reach, state.reach),
+        )
 
         chosen = systematic(resample_key, log_weights)
         gibbs = Gibbs(problem, beta * problem.slope(moments))
-        particles, sampler, moved = self.sampler.run(move_key, gibbs, state.particles[chosen], state.sampler, iteration)
-        gap = bregman_gap(problem, mean, state.moments) - sampling_bias(problem, mean, covariance, m)
+        particles, sampler, moved = self.sampler.run(
+            move_key, gibbs, state.particles[chosen], state.sampler, iteration
+        )
+        gap = bregman_gap(problem, mean, state.moments) - sampling_bias(
+            problem, mean, covariance, m
+        )
         products = cloud.passes_per_product * (1 + 2 * solves + trusted.tries)
         info = NewtonInfo(
             gap=jnp.where(state.beta < 1, jnp.nan, gap),
@@ -122,7 +143,9 @@ class NewtonEFP(Solver):
             effective_sample_size=ess,
             residual_over_floor=excess,
         )
-        return NewtonEFPState(particles, moments, beta, averaged, jnp.clip(reach, 1, 20), sampler), info
+        return NewtonEFPState(
+            particles, moments, beta, averaged, jnp.clip(reach, 1, 20), sampler
+        ), info
 
     @property
     def scales_loss(self) -> bool:
@@ -154,20 +177,35 @@ def _averaged(state: NewtonEFPState, excess: Array) -> Array:
 
 
 def newton_direction(
-    problem: FiniteSum, cloud: SeenCloud, moments: Moments, beta: Array, new_beta: Array, members: Array, others: Array
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    moments: Moments,
+    beta: Array,
+    new_beta: Array,
+    members: Array,
+    others: Array,
 ) -> tuple[Moments, Array]:
     """The solution D of (I + beta' J) D = (P - H) - ((beta' - beta)/temperature) CW(loss'(H)), and how many products it took.
 
     C is that of the particles weighted by `members`, P the mean over `others`.
     """
     mean = cloud.average(others / jnp.sum(others))
-    turning = (new_beta - beta) / problem.temperature * covariance_product(problem, cloud, problem.slope(moments), members)
+    turning = (
+        (new_beta - beta)
+        / problem.temperature
+        * covariance_product(problem, cloud, problem.slope(moments), members)
+    )
     direction, count = _solve(problem, cloud, moments, mean - moments - turning, new_beta, members)
     return direction, count + 2
 
 
 def _crossed_direction(
-    problem: FiniteSum, cloud: SeenCloud, moments: Moments, beta: Array, new_beta: Array, crossed: Array
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    moments: Moments,
+    beta: Array,
+    new_beta: Array,
+    crossed: Array,
 ) -> tuple[Moments, Array]:
     """The Newton direction of the whole cloud; or, `crossed`, the mean of two directions, each with its covariance from one
     half and its mean from the other: from the same particles they are correlated, which biases D by O(1/m).
@@ -180,11 +218,20 @@ def _crossed_direction(
         return (first + second) / 2, count + more
 
     everybody = jnp.ones_like(one)
-    return jax.lax.cond(crossed, both, lambda: newton_direction(problem, cloud, moments, beta, new_beta, everybody, everybody))
+    return jax.lax.cond(
+        crossed,
+        both,
+        lambda: newton_direction(problem, cloud, moments, beta, new_beta, everybody, everybody),
+    )
 
 
 def _solve(
-    problem: FiniteSum, cloud: SeenCloud, moments: Moments, right: Moments, beta: Array, members: Array
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    moments: Moments,
+    right: Moments,
+    beta: Array,
+    members: Array,
 ) -> tuple[Moments, Array]:
     """D with (I + beta J) D = r, and the number of products it took.
 
@@ -205,7 +252,12 @@ def _times_transpose(root: Array, x: Moments) -> Moments:
 
 
 def _solve_directly(
-    problem: FiniteSum, cloud: SeenCloud, moments: Moments, right: Moments, beta: Array, members: Array
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    moments: Moments,
+    right: Moments,
+    beta: Array,
+    members: Array,
 ) -> tuple[Moments, Array]:
     """For few rows: the matrix itself, in one or two passes."""
     n = moments.shape[0]
@@ -215,26 +267,44 @@ def _solve_directly(
 
     def half(columns: Array) -> Array:
         """sqrt(w) R' applied to each column."""
-        return jax.vmap(lambda c: (scale * _times_transpose(root, c.reshape(moments.shape))).ravel(), 1, 1)(columns)
+        return jax.vmap(
+            lambda c: (scale * _times_transpose(root, c.reshape(moments.shape))).ravel(), 1, 1
+        )(columns)
 
-    system = jnp.eye(covariance.shape[0], dtype=covariance.dtype) + strength * half(half(covariance).T)
+    system = jnp.eye(covariance.shape[0], dtype=covariance.dtype) + strength * half(
+        half(covariance).T
+    )
     factor = jax.scipy.linalg.cho_factor(system)
-    x = jax.scipy.linalg.cho_solve(factor, (scale * _times_transpose(root, right)).ravel()).reshape(moments.shape)
+    x = jax.scipy.linalg.cho_solve(factor, (scale * _times_transpose(root, right)).ravel()).reshape(
+        moments.shape
+    )
     image = covariance @ (scale * _times(root, x)).ravel()
     return right - strength * image.reshape(n, *moments.shape[1:]), jnp.ones((), jnp.int32)
 
 
 def _solve_by_conjugate_gradients(
-    problem: FiniteSum, cloud: SeenCloud, moments: Moments, right: Moments, beta: Array, members: Array
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    moments: Moments,
+    right: Moments,
+    beta: Array,
+    members: Array,
 ) -> tuple[Moments, Array]:
     """For many rows: products only. Inner product sum_i w_i <x_i, y_i>."""
     root, strength = problem.loss.curvature_root(moments), beta / problem.temperature
 
     def operator(x: Moments) -> Moments:
-        return x + strength * _times_transpose(root, covariance_product(problem, cloud, _times(root, x), members))
+        return x + strength * _times_transpose(
+            root, covariance_product(problem, cloud, _times(root, x), members)
+        )
 
     x, count = conjugate_gradients(
-        operator, _times_transpose(root, right), problem.weights, iterations=CG_ITERATIONS, tolerance=CG_TOLERANCE, of_solution=True
+        operator,
+        _times_transpose(root, right),
+        problem.weights,
+        iterations=CG_ITERATIONS,
+        tolerance=CG_TOLERANCE,
+        of_solution=True,
     )
     return right - strength * covariance_product(problem, cloud, _times(root, x), members), count
 
@@ -267,10 +337,14 @@ def _trusted(
         moments = problem.loss.retract(state.moments, s * direction)
         new_beta = jnp.where(tries == 1, beta, state.beta + s * (beta - state.beta))
         energy = new_beta * cloud.potential(problem.weigh(problem.slope(moments)))
-        return Trusted(moments, new_beta, (state.beta * potential - energy) / problem.temperature, s, tries)
+        return Trusted(
+            moments, new_beta, (state.beta * potential - energy) / problem.temperature, s, tries
+        )
 
     def going(trial: Trusted) -> Array:
-        return (effective_sample_size(trial.log_weights) < 0.98 * RESAMPLE_AT * m) & (trial.tries < 40)
+        return (effective_sample_size(trial.log_weights) < 0.98 * RESAMPLE_AT * m) & (
+            trial.tries < 40
+        )
 
     start = attempt(gain, jnp.ones((), jnp.int32))
     return jax.lax.while_loop(going, lambda t: attempt(0.7 * t.share, t.tries + 1), start)

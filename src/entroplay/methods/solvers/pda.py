@@ -53,9 +53,16 @@ class PDA(Solver):
         self.weighted = flag("PDA", "weighted", weighted)
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> PDAState:
-        return PDAState(start.particles, start.moments, jnp.zeros_like(start.moments), self.sampler.init(problem))
+        return PDAState(
+            start.particles,
+            start.moments,
+            jnp.zeros_like(start.moments),
+            self.sampler.init(problem),
+        )
 
-    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: PDAState, iteration: Array) -> tuple[PDAState, Info]:
+    def step(
+        self, problem: FiniteSum, key: PRNGKeyArray, state: PDAState, iteration: Array
+    ) -> tuple[PDAState, Info]:
         t = (iteration + 1).astype(problem.dtype)
         seen = problem.features.average(state.particles)
         heat = (t + 2) / t if self.weighted else jnp.ones_like(t)
@@ -84,7 +91,10 @@ class PDA(Solver):
 
     def check(self, problem: FiniteSum, iterations: int) -> None:
         ends = jnp.asarray(problem.features.bounds, problem.dtype)
-        inside = [bool(jnp.all(problem.loss.domain(jnp.full(problem.features.shape, end, problem.dtype)))) for end in ends]
+        inside = [
+            bool(jnp.all(problem.loss.domain(jnp.full(problem.features.shape, end, problem.dtype))))
+            for end in ends
+        ]
         if not all(inside):
             name = type(problem.loss).__name__
             raise invalid(
@@ -101,7 +111,9 @@ def averaged(mean: Moments, new: Moments, t: Array, *, weighted: bool = True) ->
     return mean + (2 / (t + 1) if weighted else 1 / t) * (new - mean)
 
 
-def _gap_at_true_temperature(problem: FiniteSum, particles: Particles, dual: Moments, heat: Array) -> Float[Array, ""]:
+def _gap_at_true_temperature(
+    problem: FiniteSum, particles: Particles, dual: Moments, heat: Array
+) -> Float[Array, ""]:
     """The Fenchel-Young gap of the dual, from a cloud that is `heat` times too hot, re-weighted."""
     log_weights = -Gibbs(problem, dual).energy(particles) * (1 - 1 / heat) / problem.temperature
     mean = problem.features.average(particles, jax.nn.softmax(log_weights))

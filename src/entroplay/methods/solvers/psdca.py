@@ -54,31 +54,52 @@ class PSDCA(Solver):
     batch: int
     half_range: float | None
 
-    def __init__(self, sampler: Sampler | None = None, batch: int = 8, half_range: float | None = None):
+    def __init__(
+        self, sampler: Sampler | None = None, batch: int = 8, half_range: float | None = None
+    ):
         self.sampler = sampler_or_default("PSDCA", sampler)
         self.batch = whole("PSDCA", "batch", batch)
-        self.half_range = None if half_range is None else positive("PSDCA", "half_range", half_range)
+        self.half_range = (
+            None if half_range is None else positive("PSDCA", "half_range", half_range)
+        )
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> PSDCAState:
         low, high = problem.features.bounds
-        half_range = scalar((high - low) / 2 if self.half_range is None else self.half_range, problem)
+        half_range = scalar(
+            (high - low) / 2 if self.half_range is None else self.half_range, problem
+        )
         sampler = self.sampler.init(problem)
         if start.warm:
-            return PSDCAState(start.particles, start.moments, problem.slope(start.moments), half_range, sampler)
+            return PSDCAState(
+                start.particles, start.moments, problem.slope(start.moments), half_range, sampler
+            )
         dual = first_dual(problem)
         # From the prior to q_dual; an offset of its own, since all randomness of the run is still to come.
-        log_weights = -problem.features.potential(start.particles, problem.weigh(dual)) / problem.temperature
+        log_weights = (
+            -problem.features.potential(start.particles, problem.weigh(dual)) / problem.temperature
+        )
         chosen = systematic(jax.random.key(0), log_weights)
         return PSDCAState(start.particles[chosen], start.moments, dual, half_range, sampler)
 
-    def step(self, problem: FiniteSum, key: PRNGKeyArray, state: PSDCAState, iteration: Array) -> tuple[PSDCAState, Info]:
+    def step(
+        self, problem: FiniteSum, key: PRNGKeyArray, state: PSDCAState, iteration: Array
+    ) -> tuple[PSDCAState, Info]:
         order_key, resample_key = jax.random.split(jax.random.fold_in(key, ORDER))
         order = jax.random.permutation(order_key, problem.features.shape[0])
-        begin = Ascent(state.particles, jnp.zeros(state.particles.shape[0], problem.dtype), state.dual, state.moments)
-        ascent = visit_rows(problem, resample_key, begin, batches(order, self.batch), state.half_range)
+        begin = Ascent(
+            state.particles,
+            jnp.zeros(state.particles.shape[0], problem.dtype),
+            state.dual,
+            state.moments,
+        )
+        ascent = visit_rows(
+            problem, resample_key, begin, batches(order, self.batch), state.half_range
+        )
         chosen = systematic(jax.random.fold_in(resample_key, 0), ascent.log_weights)
         gibbs = Gibbs(problem, ascent.dual)
-        particles, sampler, moved = self.sampler.run(key, gibbs, ascent.particles[chosen], state.sampler, iteration)
+        particles, sampler, moved = self.sampler.run(
+            key, gibbs, ascent.particles[chosen], state.sampler, iteration
+        )
         _, _, info = judged(problem, particles, ascent.moments, moved, other_passes=1)
         return PSDCAState(particles, ascent.moments, ascent.dual, state.half_range, sampler), info
 
@@ -118,7 +139,9 @@ def first_dual(problem: FiniteSum) -> Moments:
     zero = jnp.zeros(problem.features.shape, problem.dtype)
     inside = problem.loss.dual_domain(zero).reshape(-1, *[1] * (zero.ndim - 1))
     highest = problem.features.bounds[1]
-    return jnp.where(inside, zero, problem.slope(jnp.full_like(zero, highest if np.isfinite(highest) else 1)))
+    return jnp.where(
+        inside, zero, problem.slope(jnp.full_like(zero, highest if np.isfinite(highest) else 1))
+    )
 
 
 def batches(order: Int[Array, "n"], size: int) -> Int[Array, "batches size"]:
@@ -128,7 +151,11 @@ def batches(order: Int[Array, "n"], size: int) -> Int[Array, "batches size"]:
 
 
 def visit_rows(
-    problem: FiniteSum, key: PRNGKeyArray, begin: Ascent, groups: Int[Array, "batches size"], half_range: Float[Array, ""]
+    problem: FiniteSum,
+    key: PRNGKeyArray,
+    begin: Ascent,
+    groups: Int[Array, "batches size"],
+    half_range: Float[Array, ""],
 ) -> Ascent:
     """One step of every row, batch after batch.
 
@@ -143,16 +170,24 @@ def visit_rows(
         weight = jnp.where(there, problem.weights[rows], 0)
         h = problem.features.values(ascent.particles, problem.features.rows[rows])
         mean = jnp.tensordot(jax.nn.softmax(ascent.log_weights), h, axes=1)
-        strength = jnp.broadcast_to(channels * half_range**2 / problem.temperature * jnp.sum(weight), rows.shape)
+        strength = jnp.broadcast_to(
+            channels * half_range**2 / problem.temperature * jnp.sum(weight), rows.shape
+        )
         old, loss = ascent.dual[rows], at_rows(problem.loss, rows)
         z = loss.proximal(mean + _rowwise(strength, old) * old, strength)
         new = loss.slope(z)
         push = _rowwise(weight, old) * (new - old)
-        log_weights = ascent.log_weights - jnp.tensordot(h, push, axes=old.ndim) / problem.temperature
-        target = jnp.where(there, rows, problem.weights.shape[0])  # out of range: nothing is written
+        log_weights = (
+            ascent.log_weights - jnp.tensordot(h, push, axes=old.ndim) / problem.temperature
+        )
+        target = jnp.where(
+            there, rows, problem.weights.shape[0]
+        )  # out of range: nothing is written
         dual = ascent.dual.at[target].set(new, mode="drop")
         moments = ascent.moments.at[target].set(z, mode="drop")
-        particles, log_weights = _resampled(jax.random.fold_in(key, 1 + index), ascent.particles, log_weights)
+        particles, log_weights = _resampled(
+            jax.random.fold_in(key, 1 + index), ascent.particles, log_weights
+        )
         return Ascent(particles, log_weights, dual, moments), None
 
     return jax.lax.scan(visit, begin, (groups, jnp.arange(groups.shape[0])))[0]
@@ -167,7 +202,9 @@ def _rowwise(x: Float[Array, "b"], like: Array) -> Array:
     return x.reshape(-1, *[1] * (like.ndim - 1))
 
 
-def _resampled(key: PRNGKeyArray, particles: Particles, log_weights: Float[Array, "m"]) -> tuple[Particles, Float[Array, "m"]]:
+def _resampled(
+    key: PRNGKeyArray, particles: Particles, log_weights: Float[Array, "m"]
+) -> tuple[Particles, Float[Array, "m"]]:
     """The cloud as it is, or resampled to equal weights once the effective sample size has fallen too far."""
     m = log_weights.shape[0]
     return jax.lax.cond(

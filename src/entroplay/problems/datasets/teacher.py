@@ -34,4 +34,6 @@ def paper_network(*, temperature: float = 0.01, l2: float = 0.01, seed: int = 0)
     FiniteSum(Neurons, Squared, n=500, d=6, temperature=0.01, l2=0.01)
     """
     X, y = cosine_teacher(seed=seed)
-    return FiniteSum(Neurons(X, activation="tanh", bias=True), Squared(y), temperature=temperature, l2=l2)
+    return FiniteSum(
+        Neurons(X, activation="tanh", bias=True), Squared(y), temperature=temperature, l2=l2
+    )

@@ -48,7 +48,9 @@ class FeatureMap(eqx.Module):
     def at(self, X: object) -> FeatureMap:
         """The same map at other rows: what `predict` evaluates."""
 
-    def factors(self, particles: Particles, rows: Float[Array, "b ..."]) -> tuple[Float[Array, "m b"], Float[Array, "m k"]] | None:
+    def factors(
+        self, particles: Particles, rows: Float[Array, "b ..."]
+    ) -> tuple[Float[Array, "m b"], Float[Array, "m k"]] | None:
         """(u, v) with h_rbk = u_rb v_rk, for maps of several channels that are such products: the (m, b, k) array is then never
         made. None for the others.
         """
@@ -96,7 +98,9 @@ class FeatureMap(eqx.Module):
         # Deviations from one particle's features instead of raw second moments: the difference of squares keeps its digits.
         origin = self.average(particles[:1])
 
-        def sums(p: Array, w: Float[Array, "r"], x: Array, o: Float[Array, "b *k"]) -> Float[Array, "b *kk"]:
+        def sums(
+            p: Array, w: Float[Array, "r"], x: Array, o: Float[Array, "b *k"]
+        ) -> Float[Array, "b *kk"]:
             deviation = self.values(p, x) - o[None]
             if not self.channels:
                 return jnp.stack([w @ deviation, w @ deviation**2], axis=1)
@@ -111,7 +115,9 @@ class FeatureMap(eqx.Module):
             return origin + mean, unbiased * jnp.maximum(square[:, 0] - mean**2, 0)
         return origin + mean, unbiased * (square - mean[:, :, None] * mean[:, None, :])
 
-    def gram(self, particles: Particles, weights: Float[Array, "m"], origin: Moments) -> Float[Array, "nk nk"]:
+    def gram(
+        self, particles: Particles, weights: Float[Array, "m"], origin: Moments
+    ) -> Float[Array, "nk nk"]:
         """sum_r weights_r (h(theta_r) - origin)(h(theta_r) - origin)', over all rows and channels; for few rows only."""
         width = int(np.prod(self.shape))
         tile = max(1, min(particles.shape[0], TILE_ELEMENTS // width))
@@ -120,7 +126,9 @@ class FeatureMap(eqx.Module):
             deviation = (self.values(p, self.rows) - origin[None]).reshape(-1, width)
             return (deviation * w[:, None]).T @ deviation
 
-        return _accumulate(product, (_split(particles, tile), _split(weights, tile, pad_with_zeros=True)))
+        return _accumulate(
+            product, (_split(particles, tile), _split(weights, tile, pad_with_zeros=True))
+        )
 
     def potential(self, particles: Particles, vector: Moments) -> Float[Array, "m"]:
         """sum_i <v_i, h_i(theta_r)> for each particle."""
@@ -138,7 +146,9 @@ class FeatureMap(eqx.Module):
         """The gradient of `potential` in each particle."""
         return self._sum_over_rows(particles, vector, lambda p, x, v: self._tile_both(p, x, v)[1])
 
-    def potential_and_pull(self, particles: Particles, vector: Moments) -> tuple[Float[Array, "m"], Particles]:
+    def potential_and_pull(
+        self, particles: Particles, vector: Moments
+    ) -> tuple[Float[Array, "m"], Particles]:
         """Both in one pass over the features."""
         return self._sum_over_rows(particles, vector, self._tile_both)
 
@@ -162,7 +172,9 @@ class FeatureMap(eqx.Module):
         tile_m = min(m, TILE_PARTICLES, max(1, TILE_ELEMENTS // k))
         return tile_m, min(n, max(1, TILE_ELEMENTS // (k * tile_m)))
 
-    def _sum_over_particles(self, particles: Array, weights: Array, reduce: Callable[..., Array], *per_row: Array) -> Array:
+    def _sum_over_particles(
+        self, particles: Array, weights: Array, reduce: Callable[..., Array], *per_row: Array
+    ) -> Array:
         """Rows in an outer map, particles in an inner sum of `reduce(particles, weights, rows, *per_row)`."""
         tile_m, tile_n = self._tile_shape(particles.shape[0])
         tiles = (_split(particles, tile_m), _split(weights, tile_m, pad_with_zeros=True))
@@ -197,13 +209,17 @@ def traced(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, tree)
 
 
-def mean_features(features: FeatureMap, particles: Particles, weights: Float[Array, "m"] | None = None) -> Moments:
+def mean_features(
+    features: FeatureMap, particles: Particles, weights: Float[Array, "m"] | None = None
+) -> Moments:
     """`features.average`, compiled."""
     return _compiled_average(traced(features), particles, weights)
 
 
 @eqx.filter_jit
-def _compiled_average(features: FeatureMap, particles: Particles, weights: Float[Array, "m"] | None) -> Moments:
+def _compiled_average(
+    features: FeatureMap, particles: Particles, weights: Float[Array, "m"] | None
+) -> Moments:
     return features.average(particles, weights)
 
 
@@ -259,7 +275,12 @@ class GaussianKernel(FeatureMap):
         self.rows = rows[:, None] if rows.ndim == 1 else rows
         width = real_array("GaussianKernel", "bandwidth", bandwidth, ndim=(0, 1))
         if (width <= 0).any() or width.shape not in ((), (1,), (self.rows.shape[1],)):
-            raise invalid("GaussianKernel", "bandwidth", "positive, one number or one per coordinate", bandwidth)
+            raise invalid(
+                "GaussianKernel",
+                "bandwidth",
+                "positive, one number or one per coordinate",
+                bandwidth,
+            )
         self.bandwidth = jnp.broadcast_to(width, self.rows.shape[1:])
 
     @property
@@ -268,12 +289,17 @@ class GaussianKernel(FeatureMap):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        return (0.0, float(np.prod(1 / (np.sqrt(2 * np.pi) * np.asarray(self.bandwidth, np.float64)))))
+        return (
+            0.0,
+            float(np.prod(1 / (np.sqrt(2 * np.pi) * np.asarray(self.bandwidth, np.float64)))),
+        )
 
     def values(self, particles: Particles, rows: Float[Array, "b d"]) -> Float[Array, "m b"]:
         distance = jnp.zeros((particles.shape[0], rows.shape[0]), particles.dtype)
         log_height = jnp.zeros((), particles.dtype)
-        for j in range(self.dim):  # coordinate by coordinate: differences keep their digits and fuse into one loop
+        for j in range(
+            self.dim
+        ):  # coordinate by coordinate: differences keep their digits and fuse into one loop
             difference = (particles[:, j, None] - rows[None, :, j]) / self.bandwidth[j]
             distance = distance + difference**2
             log_height = log_height - jnp.log(self.bandwidth[j]) - 0.5 * np.log(2 * np.pi)
@@ -307,13 +333,20 @@ class FunctionFeatures(FeatureMap):
         self.h = h
         self.rows = real_array("FunctionFeatures", "X", X)
         if self.rows.ndim == 0:
-            raise invalid("FunctionFeatures", "X", "an array with one row per data point", "a number")
+            raise invalid(
+                "FunctionFeatures", "X", "an array with one row per data point", "a number"
+            )
         self.dim = whole("FunctionFeatures", "dim", dim)
         theta = jax.ShapeDtypeStruct((self.dim,), self.rows.dtype)
         x = jax.ShapeDtypeStruct(self.rows.shape[1:], self.rows.dtype)
         out = jax.eval_shape(h, theta, x)
         if not isinstance(out, jax.ShapeDtypeStruct) or len(out.shape) > 1 or out.shape == (0,):
-            raise invalid("FunctionFeatures", "h", "a function that returns a number or a vector", f"a function that returns {out}")
+            raise invalid(
+                "FunctionFeatures",
+                "h",
+                "a function that returns a number or a vector",
+                f"a function that returns {out}",
+            )
         self._channels = out.shape
 
     @property
@@ -326,12 +359,22 @@ class FunctionFeatures(FeatureMap):
     def at(self, X: object) -> FunctionFeatures:
         rows = real_array("FunctionFeatures", "X", X)
         if rows.shape[1:] != self.rows.shape[1:]:
-            raise invalid("predict", "X", f"an array of shape (rows, {', '.join(map(str, self.rows.shape[1:]))})", rows.shape)
+            raise invalid(
+                "predict",
+                "X",
+                f"an array of shape (rows, {', '.join(map(str, self.rows.shape[1:]))})",
+                rows.shape,
+            )
         return eqx.tree_at(lambda f: f.rows, self, rows)
 
 
 def same_columns(owner: str, X: object, rows: Array) -> Array:
     new = real_array(owner, "X", X, ndim=(2,))
     if new.shape[1] != rows.shape[1]:
-        raise invalid(owner, "X", f"an array with {rows.shape[1]} columns, as in training", f"{new.shape[1]} columns")
+        raise invalid(
+            owner,
+            "X",
+            f"an array with {rows.shape[1]} columns, as in training",
+            f"{new.shape[1]} columns",
+        )
     return new

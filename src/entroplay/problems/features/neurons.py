@@ -60,7 +60,9 @@ class Neurons(FeatureMap):
         self.output_weight = flag("Neurons", "output_weight", output_weight)
         self.outputs = whole("Neurons", "outputs", outputs)
         if self.outputs > 1 and not self.output_weight:
-            raise invalid("Neurons", "output_weight", "True when there are several outputs", output_weight)
+            raise invalid(
+                "Neurons", "output_weight", "True when there are several outputs", output_weight
+            )
         self.scale = positive("Neurons", "scale", scale)
 
     @property
@@ -96,8 +98,14 @@ class Neurons(FeatureMap):
         a = self._output_weights(particles)
         return hidden[:, :, None] * a[:, None, :] if self.channels else hidden * a
 
-    def factors(self, particles: Particles, rows: Float[Array, "b p"]) -> tuple[Float[Array, "m b"], Float[Array, "m k"]] | None:
-        return (self._hidden(particles, rows), self._output_weights(particles)) if self.channels else None
+    def factors(
+        self, particles: Particles, rows: Float[Array, "b p"]
+    ) -> tuple[Float[Array, "m b"], Float[Array, "m k"]] | None:
+        return (
+            (self._hidden(particles, rows), self._output_weights(particles))
+            if self.channels
+            else None
+        )
 
     def potential(self, particles: Particles, vector: Moments) -> Float[Array, "m"]:
         if not self._has_kernel(particles):
@@ -107,7 +115,9 @@ class Neurons(FeatureMap):
     def pull(self, particles: Particles, vector: Moments) -> Particles:
         return self.potential_and_pull(particles, vector)[1]
 
-    def potential_and_pull(self, particles: Particles, vector: Moments) -> tuple[Float[Array, "m"], Particles]:
+    def potential_and_pull(
+        self, particles: Particles, vector: Moments
+    ) -> tuple[Float[Array, "m"], Particles]:
         if not self._has_kernel(particles):
             return super().potential_and_pull(particles, vector)
         return either(self._both_by_kernel, super().potential_and_pull, particles, vector)
@@ -115,27 +125,48 @@ class Neurons(FeatureMap):
     def _has_kernel(self, particles: Particles) -> bool:
         """The kernel knows tanh and relu in single precision."""
         return (
-            self.activation in ("tanh", "relu") and {particles.dtype, self.dtype} == {jnp.dtype(jnp.float32)} and missing() is None
+            self.activation in ("tanh", "relu")
+            and {particles.dtype, self.dtype} == {jnp.dtype(jnp.float32)}
+            and missing() is None
         )
 
-    def _kernel(self, particles: Particles, vector: Moments, *, slopes: bool) -> tuple[Array, Array, Array]:
+    def _kernel(
+        self, particles: Particles, vector: Moments, *, slopes: bool
+    ) -> tuple[Array, Array, Array]:
         """a, sum_i v_i f(w.x_i + b) (m, k), and sum_i (a.v_i) f'(w.x_i + b) (x_i, 1), if that is wanted."""
         m, inner = particles.shape[0], self.rows.shape[1] + self.bias
-        rows = self.rows if not self.bias else jnp.concatenate([self.rows, jnp.ones((self.rows.shape[0], 1), self.dtype)], axis=1)
-        outer = self._output_weights(particles) if self.output_weight else jnp.ones((m, 1), particles.dtype)
-        shapes = jax.ShapeDtypeStruct((m, inner if slopes else 0), self.dtype), jax.ShapeDtypeStruct(outer.shape, self.dtype)
+        rows = (
+            self.rows
+            if not self.bias
+            else jnp.concatenate([self.rows, jnp.ones((self.rows.shape[0], 1), self.dtype)], axis=1)
+        )
+        outer = (
+            self._output_weights(particles)
+            if self.output_weight
+            else jnp.ones((m, 1), particles.dtype)
+        )
+        shapes = (
+            jax.ShapeDtypeStruct((m, inner if slopes else 0), self.dtype),
+            jax.ShapeDtypeStruct(outer.shape, self.dtype),
+        )
         call = kernel("neurons_pull", shapes, rectified=self.activation == "relu")
-        slope, value = call(particles[:, :inner], outer, rows, vector.reshape(-1, self.outputs).astype(self.dtype))
+        slope, value = call(
+            particles[:, :inner], outer, rows, vector.reshape(-1, self.outputs).astype(self.dtype)
+        )
         return outer, value, slope
 
     def _potential_by_kernel(self, particles: Particles, vector: Moments) -> Float[Array, "m"]:
         outer, value, _ = self._kernel(particles, vector, slopes=False)
         return self.scale * jnp.sum(outer * value, axis=1)
 
-    def _both_by_kernel(self, particles: Particles, vector: Moments) -> tuple[Float[Array, "m"], Particles]:
+    def _both_by_kernel(
+        self, particles: Particles, vector: Moments
+    ) -> tuple[Float[Array, "m"], Particles]:
         outer, value, slope = self._kernel(particles, vector, slopes=True)
         parts = [slope, (1 - outer**2) * value] if self.output_weight else [slope]
-        return self.scale * jnp.sum(outer * value, axis=1), self.scale * jnp.concatenate(parts, axis=1)
+        return self.scale * jnp.sum(outer * value, axis=1), self.scale * jnp.concatenate(
+            parts, axis=1
+        )
 
     def at(self, X: object) -> Neurons:
         rows = same_columns("Neurons", X, self.rows)

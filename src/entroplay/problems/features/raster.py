@@ -39,14 +39,23 @@ TILE = 64
 def gather(corners: Corners, colours: Colours, picture: Picture) -> tuple[Colours, Corners]:
     """The integral of the picture over each triangle, channel by channel, and the gradient of <colour, integral> in the corners."""
     m, channels = corners.shape[0], picture.shape[2]
-    shapes = (jax.ShapeDtypeStruct((m, channels), corners.dtype), jax.ShapeDtypeStruct((m, 6), corners.dtype))
+    shapes = (
+        jax.ShapeDtypeStruct((m, channels), corners.dtype),
+        jax.ShapeDtypeStruct((m, 6), corners.dtype),
+    )
     return _either("triangles_gather", shapes, reference_gather, corners, colours, picture)
 
 
 def deposit(corners: Corners, colours: Colours, height: int, width: int) -> Picture:
     """sum_r colour_r coverage_r, the transpose of `gather`'s integral."""
     shape = jax.ShapeDtypeStruct((height, width, colours.shape[1]), corners.dtype)
-    return _either("triangles_deposit", shape, partial(reference_deposit, height=height, width=width), corners, colours)
+    return _either(
+        "triangles_deposit",
+        shape,
+        partial(reference_deposit, height=height, width=width),
+        corners,
+        colours,
+    )
 
 
 def square_norm(corners: Corners, weights: Float[Array, "height width"]) -> Float[Array, "m"]:
@@ -55,7 +64,9 @@ def square_norm(corners: Corners, weights: Float[Array, "height width"]) -> Floa
     return _either("triangles_square_norm", shape, reference_square_norm, corners, weights)
 
 
-def deposit_squares(corners: Corners, numbers: Float[Array, "m q"], height: int, width: int) -> Float[Array, "height width q"]:
+def deposit_squares(
+    corners: Corners, numbers: Float[Array, "m q"], height: int, width: int
+) -> Float[Array, "height width q"]:
     """sum_r numbers_r coverage_r^2."""
     shape = jax.ShapeDtypeStruct((height, width, numbers.shape[1]), corners.dtype)
     reference = partial(reference_deposit_squares, height=height, width=width)
@@ -86,15 +97,30 @@ def lay(
     multiples of 1 / levels, unless that is 0. The gradient takes no notice of either.
     """
     m, dtype = corners.shape[0], corners.dtype
-    shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in (target.shape, colours.shape, (m,)))
+    shapes = tuple(
+        jax.ShapeDtypeStruct(shape, dtype) for shape in (target.shape, colours.shape, (m,))
+    )
     reference = partial(reference_lay, levels=levels, lost=lost)
     arguments = corners, colours, opacities, background, target
-    return Laid(*_either("triangles_lay", shapes, reference, *arguments, levels=np.float64(levels), lost=np.float64(lost)))
+    return Laid(
+        *_either(
+            "triangles_lay",
+            shapes,
+            reference,
+            *arguments,
+            levels=np.float64(levels),
+            lost=np.float64(lost),
+        )
+    )
 
 
 def _either(name: str, shapes: Any, reference: Any, *arguments: Array, **attributes: Any) -> Any:
     """The kernel on CPUs that have it, else the reference."""
-    return either(kernel(name, shapes, **attributes), reference, *arguments) if usable() else reference(*arguments)
+    return (
+        either(kernel(name, shapes, **attributes), reference, *arguments)
+        if usable()
+        else reference(*arguments)
+    )
 
 
 class _Edges(NamedTuple):
@@ -112,12 +138,16 @@ def _edges(corners: Corners) -> _Edges:
     corner = corners.reshape(-1, 3, 2)
     following = jnp.roll(corner, -1, axis=1)
     side, other = corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0]
-    orientation = jnp.where(side[:, 0] * other[:, 1] < other[:, 0] * side[:, 1], -1.0, 1.0).astype(corners.dtype)
+    orientation = jnp.where(side[:, 0] * other[:, 1] < other[:, 0] * side[:, 1], -1.0, 1.0).astype(
+        corners.dtype
+    )
     down = following[..., 1] < corner[..., 1]
     low = jnp.where(down[..., None], following, corner)
     high = jnp.where(down[..., None], corner, following)
     sign = jnp.where(down, -orientation[:, None], orientation[:, None])
-    return _Edges(low[..., 0], low[..., 1], high[..., 0] - low[..., 0], high[..., 1] - low[..., 1], sign)
+    return _Edges(
+        low[..., 0], low[..., 1], high[..., 0] - low[..., 0], high[..., 1] - low[..., 1], sign
+    )
 
 
 class _Pieces(NamedTuple):
@@ -179,17 +209,25 @@ def _means(pieces: _Pieces, picture: Picture) -> tuple[Array, Array, Array]:
     two_tilt = (beta**2 / 2 + alpha * beta) * r_q + alpha**2 / 2 * r_p
 
     s_p, s_q = s_i + f * r_p, s_j + g * r_q
-    many_s = (look(ss_table, j) + g * s_j + g**2 / 2 * r_q - look(ss_table, i) - f * s_i - f**2 / 2 * r_p) / span
+    many_s = (
+        look(ss_table, j) + g * s_j + g**2 / 2 * r_q - look(ss_table, i) - f * s_i - f**2 / 2 * r_p
+    ) / span
     many_r, many_tilt = (s_q - s_p) / span, (s_q - many_s) / span
 
     def choose(one: Array, two: Array, many: Array) -> Array:
         return jnp.where(same, one, jnp.where(adjacent, two, many))
 
     one_s = s_i + (f + q - left_p) / 2 * r_p
-    return choose(one_s, two_s, many_s), choose(r_p, two_r, many_r), choose(r_p / 2, two_tilt, many_tilt)
+    return (
+        choose(one_s, two_s, many_s),
+        choose(r_p, two_r, many_r),
+        choose(r_p / 2, two_tilt, many_tilt),
+    )
 
 
-def reference_gather(corners: Corners, colours: Colours, picture: Picture) -> tuple[Colours, Corners]:
+def reference_gather(
+    corners: Corners, colours: Colours, picture: Picture
+) -> tuple[Colours, Corners]:
     """`gather` in pure JAX, row by row for all rows."""
 
     def tile(args: tuple[Corners, Colours]) -> tuple[Colours, Corners]:
@@ -203,7 +241,10 @@ def reference_gather(corners: Corners, colours: Colours, picture: Picture) -> tu
         tilted = jnp.sum(t0 * dt * mean_r + dt**2 * tilt, axis=2)
         at_low, at_high = (jnp.einsum("rek,rk->re", x, colours) for x in (plain - tilted, tilted))
         normal = edges.sign[..., None] * jnp.stack([edges.dy, -edges.dx], axis=-1)
-        down = jnp.roll(corners.reshape(-1, 3, 2), -1, axis=1)[..., 1] < corners.reshape(-1, 3, 2)[..., 1]
+        down = (
+            jnp.roll(corners.reshape(-1, 3, 2), -1, axis=1)[..., 1]
+            < corners.reshape(-1, 3, 2)[..., 1]
+        )
         at_first, at_next = jnp.where(down, at_high, at_low), jnp.where(down, at_low, at_high)
         gradient = at_first[..., None] * normal + jnp.roll(at_next[..., None] * normal, 1, axis=1)
         return jnp.sum(edges.sign[..., None] * value, axis=1), gradient.reshape(-1, 6)
@@ -226,7 +267,10 @@ def reference_deposit(corners: Corners, colours: Colours, *, height: int, width:
     def add(total: Picture, tile: tuple[Corners, Colours]) -> tuple[Picture, None]:
         return total + jax.grad(integral)(blank, *tile), None
 
-    tiles = (_padded(corners).reshape(-1, TILE, 6), _padded(colours).reshape(-1, TILE, colours.shape[1]))
+    tiles = (
+        _padded(corners).reshape(-1, TILE, 6),
+        _padded(colours).reshape(-1, TILE, colours.shape[1]),
+    )
     return jax.lax.scan(add, blank, tiles)[0]
 
 
@@ -247,18 +291,24 @@ def coverage(corners: Corners, x: Float[Array, "b"], y: Float[Array, "b"]) -> Fl
 
     # Where the piece is short the quotient loses its digits: on a piece within one pixel the integrand is linear.
     low, high = jnp.minimum(p, q), jnp.maximum(p, q)
-    inside = (jnp.floor(jnp.clip(low, -1, 1)) == jnp.floor(jnp.clip(high, -1, 1))) | (high - low < 1e-3)
+    inside = (jnp.floor(jnp.clip(low, -1, 1)) == jnp.floor(jnp.clip(high, -1, 1))) | (
+        high - low < 1e-3
+    )
     middle = (jnp.clip(p, 0, 1) + jnp.clip(q, 0, 1)) / 2
     mean = jnp.where(inside, middle, (integral(q) - integral(p)) / jnp.where(inside, 1, q - p))
     return jnp.einsum("re,rey->ry", edges.sign * edges.dy, pieces.dt * mean)
 
 
-def reference_square_norm(corners: Corners, weights: Float[Array, "height width"]) -> Float[Array, "m"]:
+def reference_square_norm(
+    corners: Corners, weights: Float[Array, "height width"]
+) -> Float[Array, "m"]:
     """`square_norm` in pure JAX, pixel by pixel."""
     height, width = weights.shape
 
     def one(corners: Float[Array, "6"]) -> Array:
-        covered = reference_deposit(corners[None], jnp.ones((1, 1), corners.dtype), height=height, width=width)[..., 0]
+        covered = reference_deposit(
+            corners[None], jnp.ones((1, 1), corners.dtype), height=height, width=width
+        )[..., 0]
         return jnp.sum(weights * covered**2)
 
     return jax.lax.map(one, corners)
@@ -271,7 +321,9 @@ def reference_deposit_squares(
 
     def add(total: Array, triangle: tuple[Array, Array]) -> tuple[Array, None]:
         corners, numbers = triangle
-        covered = reference_deposit(corners[None], jnp.ones((1, 1), corners.dtype), height=height, width=width)
+        covered = reference_deposit(
+            corners[None], jnp.ones((1, 1), corners.dtype), height=height, width=width
+        )
         return total + covered**2 * numbers[None, None], None
 
     blank = jnp.zeros((height, width, numbers.shape[1]), corners.dtype)
@@ -305,13 +357,19 @@ def reference_lay(
                     line = line + jax.lax.stop_gradient(jnp.round(line * levels) / levels - line)
                 return line, None
 
-            line, _ = jax.lax.scan(over, jnp.broadcast_to(background, (width, channels)), (covered, colours, opacities))
+            line, _ = jax.lax.scan(
+                over, jnp.broadcast_to(background, (width, channels)), (covered, colours, opacities)
+            )
             return jnp.sum((line - wanted) ** 2) / 2, line
 
-        (_, line), slopes = jax.value_and_grad(distance, argnums=(0, 1), has_aux=True)(colours, opacities)
+        (_, line), slopes = jax.value_and_grad(distance, argnums=(0, 1), has_aux=True)(
+            colours, opacities
+        )
         return line, slopes
 
-    picture, (in_colours, in_opacities) = jax.lax.map(row, (jnp.arange(height, dtype=corners.dtype), target))
+    picture, (in_colours, in_opacities) = jax.lax.map(
+        row, (jnp.arange(height, dtype=corners.dtype), target)
+    )
     return picture, jnp.sum(in_colours, axis=0), jnp.sum(in_opacities, axis=0)
 
 
@@ -323,4 +381,6 @@ def _padded(array: Array) -> Array:
 def _tiled(function: Any, *arrays: Array) -> Any:
     m = arrays[0].shape[0]
     tiles = tuple(_padded(a).reshape(-1, TILE, a.shape[1]) for a in arrays)
-    return jax.tree.map(lambda out: out.reshape(-1, *out.shape[2:])[:m], jax.lax.map(function, tiles))
+    return jax.tree.map(
+        lambda out: out.reshape(-1, *out.shape[2:])[:m], jax.lax.map(function, tiles)
+    )

@@ -46,7 +46,14 @@ class Triangles(FeatureMap):
     unit: Float[Array, ""]
     """One, in the precision in which the map works."""
 
-    def __init__(self, size: object, channels: int = 3, scale: float = 1.0, spread: float = 1.0, colour: str = "linear"):
+    def __init__(
+        self,
+        size: object,
+        channels: int = 3,
+        scale: float = 1.0,
+        spread: float = 1.0,
+        colour: str = "linear",
+    ):
         self.size = _checked_size("Triangles", size)
         if channels not in (1, 3) or isinstance(channels, bool):
             raise invalid("Triangles", "channels", "1 (greyscale) or 3 (RGB)", channels)
@@ -110,10 +117,18 @@ class Triangles(FeatureMap):
         size = _checked_size("predict", X, name="X")
         return Triangles(size, self.colour_channels, self.scale, self.spread, self.colour)
 
-    def picture(self, particles: Particles, weights: Float[Array, "m"] | None = None) -> Float[Array, "height width k"]:
+    def picture(
+        self, particles: Particles, weights: Float[Array, "m"] | None = None
+    ) -> Float[Array, "height width k"]:
         """The mean of the triangles, as a picture."""
-        share = jnp.full(particles.shape[0], 1 / particles.shape[0], particles.dtype) if weights is None else weights
-        return deposit(self.corners(particles), share[:, None] * self.colours(particles), *self.size)
+        share = (
+            jnp.full(particles.shape[0], 1 / particles.shape[0], particles.dtype)
+            if weights is None
+            else weights
+        )
+        return deposit(
+            self.corners(particles), share[:, None] * self.colours(particles), *self.size
+        )
 
     def average(self, particles: Particles, weights: Float[Array, "m"] | None = None) -> Moments:
         return self.picture(particles, weights).reshape(self.shape)
@@ -124,11 +139,17 @@ class Triangles(FeatureMap):
     def pull(self, particles: Particles, vector: Moments) -> Particles:
         return self.potential_and_pull(particles, vector)[1]
 
-    def potential_and_pull(self, particles: Particles, vector: Moments) -> tuple[Float[Array, "m"], Particles]:
+    def potential_and_pull(
+        self, particles: Particles, vector: Moments
+    ) -> tuple[Float[Array, "m"], Particles]:
         colours = self.colours(particles)
-        integral, gradient = gather(self.corners(particles), colours, vector.reshape(*self.size, -1))
+        integral, gradient = gather(
+            self.corners(particles), colours, vector.reshape(*self.size, -1)
+        )
         in_corners = self.spread * self._sides(particles)[None] * gradient
-        slope = 1 - jnp.tanh(particles[:, 6:]) ** 2 if self.colour == "tanh" else jnp.ones_like(colours)
+        slope = (
+            1 - jnp.tanh(particles[:, 6:]) ** 2 if self.colour == "tanh" else jnp.ones_like(colours)
+        )
         pull = jnp.concatenate([in_corners, self.scale * slope * integral], axis=1)
         return jnp.sum(colours * integral, axis=1), pull
 
@@ -142,7 +163,9 @@ class Triangles(FeatureMap):
         k = self.colour_channels
         upper = np.triu_indices(k)
         products = colours[:, upper[0]] * colours[:, upper[1]] / m
-        squares = deposit_squares(self.corners(particles), products, *self.size).reshape(-1, len(upper[0]))
+        squares = deposit_squares(self.corners(particles), products, *self.size).reshape(
+            -1, len(upper[0])
+        )
         unbiased = m / max(m - 1, 1)
         if not self.channels:
             return mean, unbiased * jnp.maximum(squares[:, 0] - mean**2, 0)

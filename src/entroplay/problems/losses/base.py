@@ -165,14 +165,18 @@ def _newton_proximal(loss: Loss, point: Moments, strength: Rows, iterations: int
         if scalar:
             direction = residual(z) / (1 + strength * loss.curvature(z))
         else:
-            system = jnp.eye(point.shape[1], dtype=point.dtype)[None] + strength[:, None, None] * loss.curvature(z)
+            system = jnp.eye(point.shape[1], dtype=point.dtype)[None] + strength[
+                :, None, None
+            ] * loss.curvature(z)
             direction = jnp.linalg.solve(system, residual(z)[..., None])[..., 0]
 
         def halve(halvings: Any, carry: tuple[Moments, Rows]) -> tuple[Moments, Rows]:
             best, smallest = carry
             candidate = z - 0.5 ** jnp.asarray(halvings, point.dtype) * direction
             better = size(candidate) < smallest
-            return jnp.where(spread(better), candidate, best), jnp.where(better, size(candidate), smallest)
+            return jnp.where(spread(better), candidate, best), jnp.where(
+                better, size(candidate), smallest
+            )
 
         return jax.lax.fori_loop(0, 8, halve, (z, size(z)))[0]
 
@@ -272,7 +276,9 @@ class Huber(Loss):
         return self.curvature(moments)
 
     def conjugate(self, dual: Moments) -> Rows:
-        return jnp.where(self.dual_domain(dual), row_dot(dual, self.y) + row_dot(dual, dual) / 2, jnp.inf)
+        return jnp.where(
+            self.dual_domain(dual), row_dot(dual, self.y) + row_dot(dual, dual) / 2, jnp.inf
+        )
 
     def bregman(self, moments: Moments, anchor: Moments) -> Rows:
         # The integral of loss'(t) - loss'(z) from z to p: the slope's whole change over what lies beyond the clipped end, half of
@@ -284,7 +290,9 @@ class Huber(Loss):
     def proximal(self, point: Moments, strength: Rows) -> Moments:
         c = strength if point.ndim == 1 else strength[:, None]
         a = point - self.y
-        return self.y + jnp.where(jnp.abs(a) <= self.delta * (1 + c), a / (1 + c), a - c * self.delta * jnp.sign(a))
+        return self.y + jnp.where(
+            jnp.abs(a) <= self.delta * (1 + c), a / (1 + c), a - c * self.delta * jnp.sign(a)
+        )
 
     def dual_domain(self, dual: Moments) -> Bool[Array, "n"]:
         return (jnp.abs(dual) <= self.delta).reshape(dual.shape[0], -1).all(axis=1)
@@ -343,11 +351,22 @@ class CrossEntropy(Loss):
         values = np.asarray(real_array("CrossEntropy", "labels", labels, ndim=(1,)))
         if (values != np.round(values)).any() or (values < 0).any():
             wrong = values[(values != np.round(values)) | (values < 0)]
-            raise invalid("CrossEntropy", "labels", "whole numbers from 0 to classes - 1", float(wrong[0]))
+            raise invalid(
+                "CrossEntropy", "labels", "whole numbers from 0 to classes - 1", float(wrong[0])
+            )
         largest = int(values.max())
-        self.classes = max(largest + 1, 2) if classes is None else whole("CrossEntropy", "classes", classes, least=2)
+        self.classes = (
+            max(largest + 1, 2)
+            if classes is None
+            else whole("CrossEntropy", "classes", classes, least=2)
+        )
         if largest >= self.classes:
-            raise invalid("CrossEntropy", "labels", f"whole numbers from 0 to classes - 1 = {self.classes - 1}", largest)
+            raise invalid(
+                "CrossEntropy",
+                "labels",
+                f"whole numbers from 0 to classes - 1 = {self.classes - 1}",
+                largest,
+            )
         self.labels = jnp.asarray(values, dtype=jnp.int32)
 
     @property
@@ -414,18 +433,24 @@ class NegLog(Loss):
         # log1p keeps the digits of a ratio near one, log those of a ratio near zero.
         relative = (moments - anchor) / anchor
         near = jnp.log1p(jnp.maximum(relative, -0.5))
-        return jnp.maximum(relative - jnp.where(relative > -0.5, near, jnp.log(moments / anchor)), 0)
+        return jnp.maximum(
+            relative - jnp.where(relative > -0.5, near, jnp.log(moments / anchor)), 0
+        )
 
     def retract(self, moments: Rows, step: Rows) -> Rows:
         # H^2 / (H - D) = H + D + O(D^2) is positive however long a step down may be. It is cut short at H / FALL: a row with no
         # particle nearby seems to have no density at all; its pull 1/H would double, and an iteration later draw all mass there.
         down = jnp.minimum(step, 0)
-        return jnp.where(step >= 0, moments + step, jnp.maximum(moments**2 / (moments - down), moments / FALL))
+        return jnp.where(
+            step >= 0, moments + step, jnp.maximum(moments**2 / (moments - down), moments / FALL)
+        )
 
     def proximal(self, point: Rows, strength: Rows) -> Rows:
         # z - c/z = a; for negative a the root is written without the difference of two near numbers.
         root = jnp.sqrt(point**2 + 4 * strength)
-        return jnp.where(point >= 0, (point + root) / 2, 2 * strength / (root - jnp.minimum(point, 0)))
+        return jnp.where(
+            point >= 0, (point + root) / 2, 2 * strength / (root - jnp.minimum(point, 0))
+        )
 
     def domain(self, moments: Rows) -> Bool[Array, "n"]:
         return moments > 0
