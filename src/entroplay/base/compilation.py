@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FLAG = "xla_backend_optimization_level"
@@ -21,3 +23,8 @@ def compiled(function: Function, *, level: int = 2) -> Function:
     """
     options = {} if FLAG in os.environ.get("XLA_FLAGS", "") else {FLAG: level}
     return eqx.filter_jit(function, compiler_options=options)  # type: ignore[call-overload]
+
+
+def traced(tree: Any) -> Any:
+    """The same records with arrays in place of floats, so that other values do not compile again."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, tree)

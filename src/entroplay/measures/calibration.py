@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..problems.features.base import Moments, Particles, traced
+from ..base.compilation import traced
+from ..problems.features.base import Moments, Particles
 from ..problems.problem import FiniteSum
 from .cloud import SeenCloud, conjugate_gradients
 

@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..base.arguments import flag, invalid, one_of, positive, whole
-from ..base.compilation import compiled
+from ..base.compilation import compiled, traced
 from ..methods.samplers.base import ULA
 from ..methods.solvers import EFP, Solver
 from ..methods.solvers.base import Start
-from ..problems.features.base import Particles, mean_features, traced
+from ..problems.features.base import Particles, mean_features
 from ..problems.features.triangles import Triangles
 from ..problems.losses.base import Squared
 from ..problems.problem import FiniteSum

@@ -2,6 +2,8 @@ r"""The one problem that everything here solves."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -87,6 +89,17 @@ class FiniteSum(eqx.Module):
     def dtype(self) -> jnp.dtype:
         """The precision in which the problem was posed."""
         return self.features.dtype
+
+    def precision(self) -> AbstractContextManager[None]:
+        """The context in which JAX computes in the precision of this problem."""
+        return jax.enable_x64(self.dtype == jnp.float64)
+
+    def needs_rows(self, verb: str) -> None:
+        """Refuse a problem that was saved without its training rows."""
+        if self.features.shape[0] == 0:
+            raise ValueError(
+                f"The solution was saved without its data (data=False), and {verb} needs them."
+            )
 
     def prior(self, key: PRNGKeyArray, particles: int) -> Particles:
         """Draws of nu = N(0, temperature / (2 l2)), the Gibbs measure of the zero dual."""

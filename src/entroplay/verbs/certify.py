@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..base.arguments import invalid, whole
-from ..base.compilation import compiled
+from ..base.compilation import compiled, traced
 from ..measures.gap import bregman_gap, fenchel_young_gap
 from ..measures.gibbs import Gibbs
 from ..methods.samplers.langevin import metropolis_moves
 from ..methods.smc import PATH, Islands, follow
-from ..problems.features.base import Moments, Particles, traced
+from ..problems.features.base import Moments, Particles
 from ..problems.losses.base import row_dot
 from ..problems.problem import FiniteSum
 from .partition import REPLICATES, log_partition

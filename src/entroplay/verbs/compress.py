@@ -17,10 +17,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..base.arguments import invalid, one_of, whole
+from ..base.compilation import traced
 from ..measures.calibration import calibrated_weights
 from ..measures.cloud import SeenCloud
 from ..measures.gibbs import Gibbs
-from ..problems.features.base import Moments, Particles, traced
+from ..problems.features.base import Moments, Particles
 from ..problems.problem import FiniteSum
 from ..runs.solution import Compression, Solution
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..base.compilation import compiled
+from ..base.compilation import compiled, traced
 from ..measures.quadrature import guaranteed_box, points_per_axis, tightened
-from ..problems.features.base import Moments, traced
+from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum
 
 REPLICATES = 8

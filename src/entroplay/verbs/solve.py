@@ -20,11 +20,11 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..base.arguments import flag, invalid, positive, whole
-from ..base.compilation import compiled
+from ..base.compilation import compiled, traced
 from ..measures.calibration import calibrated_weights
 from ..methods.smc import bridge
 from ..methods.solvers import NewtonEFP, Solver, Start
-from ..problems.features.base import Moments, Particles, mean_features, traced
+from ..problems.features.base import Moments, Particles, mean_features
 from ..problems.problem import FiniteSum
 from ..runs.checkpoints import fingerprint
 from ..runs.files import read_checkpoint, write_checkpoint

@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...base.arguments import invalid, real_array, whole
+from ...base.compilation import traced
 
 TILE_ELEMENTS = 2**21
 """Entries of the (m, n, k) feature array that may exist at once."""
@@ -202,11 +203,6 @@ class FeatureMap(eqx.Module):
 
         blocks = _map(block, (_split(particles, tile_m),))
         return jax.tree.map(lambda b: b.reshape(-1, *b.shape[2:])[:m], blocks)
-
-
-def traced(tree: Any) -> Any:
-    """The same records with arrays for their floats, so that under `jit` another value does not compile anew."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, tree)
 
 
 def mean_features(
