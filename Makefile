@@ -1,31 +1,37 @@
-# Two commands on a fresh machine: `make demo` and `make test`. They need python3.11 or newer, and make.
+# Two commands for a fresh machine: `make demo` and `make test`. They need make and Python 3.11 or newer.
 SHELL := /bin/bash
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done | head -n 1)
-VENV := .venv
+# The newest supported Python that works: a name on the path may be a launcher with nothing behind it.
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHONS := python3.13 python3.12 python3.11 python3 $(wildcard $(HOME)/.pyenv/versions/3.1[123].*/bin/python)
+PYTHON ?= $(shell for p in $(PYTHONS); do "$$p" -c '$(SUPPORTED)' 2>/dev/null && command -v "$$p" && break; done)
+VENV ?= .venv
 BIN := $(VENV)/bin
-# Compiled programs are kept between runs; a second run of the tests compiles almost nothing.
+# Keep compiled programs between runs: a second run of the tests compiles almost nothing.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup demo test test-all lint bench tables docs clean
+.PHONY: help setup demo test quick test-all test-pythons lint bench tables docs clean
 help:
-	@echo "make setup     .venv with everything the tests need"
-	@echo "make demo      the paper's network by several methods, and a portrait in triangles: see demo-out/"
-	@echo "make test      lint, types and all tests but the slow ones"
-	@echo "make test-all  the slow proofs too"
-	@echo "make bench     speed and memory, side by side with peers (installs PyTorch)"
-	@echo "make tables    the documentation's tables, measured anew (some ten minutes)"
-	@echo "make docs      the documentation, in docs/_build/html"
-	@echo "make clean     remove what make made"
+	@echo "make setup     create .venv with everything the tests need"
+	@echo "make demo      train the paper's network by several methods and paint a portrait: see demo-out/"
+	@echo "make lint      check rules, format and types"
+	@echo "make test      lint, then run all tests except the slow ones"
+	@echo "make test-all  lint, then run all tests, the slow proofs included"
+	@echo "make test-pythons  run the quick tests on every supported Python that is found"
+	@echo "make bench     measure speed and memory beside peers (installs PyTorch)"
+	@echo "make tables    measure the tables of the documentation again (about ten minutes)"
+	@echo "make docs      build the documentation in docs/_build/html"
+	@echo "make clean     remove everything that make created"
 
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/entroplay/base/native/*)
-	@test -n "$(PYTHON)" || { echo "No python3 found. Install Python 3.11 or newer, or set PYTHON=/path/to/python."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 found. Install one, or set PYTHON=/path/to/python."; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "entroplay needs Python 3.11 or newer; $(PYTHON) is %d.%d. Set PYTHON=/path/to/python." % sys.version_info[:2])'
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) lacks the venv module (Debian: apt-get install python3-venv)."; exit 1; }
-	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "Setting up $(VENV) with $(PYTHON) ($$("$(PYTHON)" --version))"
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt scikit-build-core jaxlib ninja cmake
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
@@ -39,13 +45,24 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-# Most of the time goes into compiling many small programs once: the compiler's own optimisation is left out here. `make test-all`
-# keeps it.
+# Most of the time goes into compiling many small programs once, so the compiler's optimisation is
+# switched off here. `make test-all` keeps it.
 QUICK_COMPILATION := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
-test: lint
+test: lint quick
+
+quick: setup
 	XLA_FLAGS="$(QUICK_COMPILATION) $$XLA_FLAGS" $(BIN)/python -m pytest -n 2 --dist worksteal
 
-# Kernel thinning comes as source and is compiled here, which also needs Python's headers.
+# The quick tests on every supported Python that is found, each in an environment of its own.
+test-pythons:
+	@for p in $(PYTHONS); do "$$p" -c '$(SUPPORTED)' 2>/dev/null && \
+	  "$$p" -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.executable)'; done | sort -u -k1,1 | \
+	while read -r version path; do \
+	  echo "Python $$version: $$path"; \
+	  $(MAKE) quick VENV=.venv-$$version PYTHON="$$path" < /dev/null || exit 1; \
+	done
+
+# Kernel thinning is distributed as source. Compiling it needs Python's headers.
 $(VENV)/.compress: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt goodpoints
 	@touch $@
@@ -63,7 +80,7 @@ bench: setup
 	$(BIN)/python benchmarks/neurons.py
 	$(BIN)/python benchmarks/estimators.py
 
-# The tables of the documentation, measured anew.
+# The tables of the documentation, measured again.
 tables: setup $(VENV)/.compress
 	$(BIN)/python docs/scripts/entropy_bias.py
 	$(BIN)/python docs/scripts/smaller_network.py
@@ -75,4 +92,4 @@ docs: setup
 	@echo "docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) build dist .cache .pytest_cache .ruff_cache .hypothesis demo-out bench-out docs/_build
+	rm -rf $(VENV) .venv-3.* build dist .cache .pytest_cache .ruff_cache .hypothesis demo-out bench-out docs/_build

@@ -1,8 +1,9 @@
-"""What moves NewtonEFP's cloud best: movers side by side for the same number of gradient passes.
+"""Moves for NewtonEFP's cloud, compared at the same number of gradient passes.
 
-Run: python benchmarks/mixing.py [passes [part of a problem's name]]. Gaps are true ones: the run's dual is judged
-by 40,000 particles of two long reference runs, re-weighted to it. The geometric mean over SEEDS runs of 1,000 particles is
-shown with the least and the largest, and the gap of a reference itself, near which nothing can be told apart.
+Run: python benchmarks/mixing.py [passes [part of a problem's name]]. Gaps are true ones: the run's
+dual is judged by 40,000 particles of two long reference runs, re-weighted to it. Shown are the
+geometric mean, the smallest and the largest gap over SEEDS runs of 1,000 particles, and the gap of
+a reference itself: differences near it mean nothing.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from sklearn.datasets import make_friedman1
 
 import entroplay as ep
 from entroplay.measures.gap import bregman_gap
-from entroplay.methods.samplers.base import Sampler, SamplerInfo
+from entroplay.methods.samplers import Sampler, SamplerInfo
 from entroplay.methods.samplers.langevin import (
     OPTIMAL_ACCEPTANCE,
     StepAdaptation,
-    Walkers,
-    _metropolis,
     adapted,
     first_step,
-    jump,
-    leap,
     mala_step,
     step_noise,
 )
+from entroplay.methods.samplers.population import jump, leap
+from entroplay.methods.samplers.walkers import Walkers, metropolis, walkers_at
 
 SEEDS = range(10)
+HMC_ACCEPTANCE = 0.65
+"""Acceptance rate to which the step of Hamiltonian Monte Carlo is adapted."""
 
 
 def toy(temperature: float = 1e-3) -> ep.FiniteSum:
@@ -46,6 +47,7 @@ def toy(temperature: float = 1e-3) -> ep.FiniteSum:
 
 
 def friedman(temperature: float = 1e-2, l2: float = 1e-2) -> ep.FiniteSum:
+    """Friedman's first regression problem, standardised."""
     X, y = make_friedman1(600, 10, noise=1.0, random_state=0)
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
     return ep.FiniteSum(
@@ -76,7 +78,7 @@ PROBLEMS = {
 
 
 class Study(Sampler):
-    """`steps` local moves, with `jumps` and `leaps` (independence proposals) before them."""
+    """`steps` local moves, preceded by `jumps` and `leaps` (independence proposals)."""
 
     steps: int = 5
     fresh: bool = False
@@ -101,7 +103,7 @@ class Study(Sampler):
         self, key: Any, gibbs: Any, particles: Any, state: StepAdaptation, iteration: Any
     ) -> Any:
         keys = jax.random.split(key, 4)
-        walkers = Walkers(particles, *gibbs.energy_and_gradient(particles))
+        walkers = walkers_at(gibbs, particles)
         for j in range(self.jumps):
             walkers, _ = jump(jax.random.fold_in(keys[0], j), gibbs, walkers, 1)
         for j in range(self.leaps):
@@ -110,23 +112,18 @@ class Study(Sampler):
         shape = jnp.eye(particles.shape[1], dtype=particles.dtype)
         if self.local == "preconditioned":
             shape = cloud_shape(particles)
+        aim = HMC_ACCEPTANCE if self.local == "hmc" else OPTIMAL_ACCEPTANCE
         acceptance = jnp.zeros(())
         for s in range(self.steps):
-            step_key = jax.random.fold_in(keys[3], s)
+            step_key, normal = jax.random.fold_in(keys[3], s), noise(jnp.asarray(s))
             eta = jnp.exp(state.log_step)
             if self.local == "hmc":
-                walkers, rate = hmc_step(
-                    step_key, noise(jnp.asarray(s)), gibbs, walkers, eta, self.leapfrogs
-                )
-                aim = 0.65
+                walkers, rate = hmc_step(step_key, normal, gibbs, walkers, eta, self.leapfrogs)
             elif self.local == "preconditioned":
-                walkers, rate = shaped_step(
-                    step_key, noise(jnp.asarray(s)), gibbs, walkers, eta, shape
-                )
-                aim = OPTIMAL_ACCEPTANCE
+                walkers, rate = shaped_step(step_key, normal, gibbs, walkers, eta, shape)
             else:
-                walkers, rate = mala_step(step_key, noise(jnp.asarray(s)), gibbs, walkers, eta)
-                aim = OPTIMAL_ACCEPTANCE
+                walkers, rate = mala_step(step_key, normal, gibbs, walkers, eta)
+            # `adapted` steers to OPTIMAL_ACCEPTANCE: shift the rate to steer to another aim.
             state = adapted(state, rate + OPTIMAL_ACCEPTANCE - aim)
             acceptance = acceptance + rate / self.steps
         return walkers.particles, state, SamplerInfo(acceptance, jnp.exp(state.log_step), self.work)
@@ -147,10 +144,11 @@ def shaped_step(key: Any, noise: Any, gibbs: Any, walkers: Walkers, eta: Any, sh
         - eta * walkers.gradient @ shape @ shape.T
         + jnp.sqrt(2 * eta * T) * noise @ shape.T
     )
-    there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
+    there = walkers_at(gibbs, proposal)
     inverse = jnp.linalg.inv(shape)
 
     def log_density(start: Walkers, end: Walkers) -> Any:
+        """Log density of proposing `end` at `start`, up to a constant."""
         z = (end.particles - start.particles) @ inverse.T + eta * start.gradient @ shape
         return -jnp.sum(z**2, axis=1) / (4 * eta * T)
 
@@ -159,21 +157,23 @@ def shaped_step(key: Any, noise: Any, gibbs: Any, walkers: Walkers, eta: Any, sh
         + log_density(there, walkers)
         - log_density(walkers, there)
     )
-    return _metropolis(key, walkers, there, log_alpha)
+    return metropolis(key, walkers, there, log_alpha)
 
 
 def hmc_step(key: Any, noise: Any, gibbs: Any, walkers: Walkers, eta: Any, leapfrogs: int) -> Any:
-    """Hamiltonian Monte Carlo; eta = h^2 / (2 temperature) makes one leapfrog step MALA's proposal."""
+    """Hamiltonian Monte Carlo with steps h.
+
+    eta = h^2 / (2 temperature) makes one leapfrog step MALA's proposal.
+    """
     T = gibbs.temperature
     h = jnp.sqrt(2 * eta * T)
     momentum, there = noise, walkers
     for _ in range(leapfrogs):
         momentum = momentum - h / 2 * there.gradient / T
-        proposal = there.particles + h * momentum
-        there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
+        there = walkers_at(gibbs, there.particles + h * momentum)
         momentum = momentum - h / 2 * there.gradient / T
     kinetic = jnp.sum(momentum**2 - noise**2, axis=1) / 2
-    return _metropolis(key, walkers, there, -(there.energy - walkers.energy) / T - kinetic)
+    return metropolis(key, walkers, there, -(there.energy - walkers.energy) / T - kinetic)
 
 
 MOVERS = {
@@ -190,17 +190,15 @@ MOVERS = {
 
 
 class Reference:
-    """The optimum H* of a long, large run, and draws of its Gibbs measure that re-weight to any dual nearby."""
+    """The optimum H* by two long, large runs, and draws of its Gibbs measure.
+
+    The draws can be re-weighted to any dual nearby.
+    """
 
     def __init__(self, problem: ep.FiniteSum):
+        solver = ep.NewtonEFP(Study(steps=20, jumps=10))
         runs = [
-            ep.solve(
-                problem,
-                ep.NewtonEFP(Study(steps=20, jumps=10)),
-                particles=20_000,
-                iterations=60,
-                seed=100 + s,
-            )
+            ep.solve(problem, solver, particles=20_000, iterations=60, seed=100 + s)
             for s in range(2)
         ]
         self.problem = problem
@@ -210,19 +208,16 @@ class Reference:
         self.noise = max(self.gap(run.moments)[0] for run in runs)
 
     def gap(self, moments: Any) -> tuple[float, float]:
-        """The true gap of loss'(H), and the effective share of the cloud that tells it.
-
-        P = H* + (re-weighted mean - plain mean): the cloud's own error is in both means and cancels.
-        """
-        problem = self.problem
-        turn = problem.slope(jnp.asarray(moments)) - problem.slope(self.moments)
+        """The true gap of loss'(H), and the effective fraction of the cloud that measures it."""
+        problem, moments = self.problem, jnp.asarray(moments)
+        turn = problem.slope(moments) - problem.slope(self.moments)
         weights = jax.nn.softmax(
             -problem.features.potential(self.cloud, problem.weigh(turn)) / problem.temperature
         )
+        # H* + (re-weighted mean - plain mean): the cloud's error is in both means and cancels.
         mean = self.moments + problem.features.average(self.cloud, weights) - self.plain
-        return float(bregman_gap(problem, mean, jnp.asarray(moments))), float(
-            1 / jnp.sum(weights**2) / weights.size
-        )
+        share = float(1 / jnp.sum(weights**2) / weights.size)
+        return float(bregman_gap(problem, mean, moments)), share
 
 
 def main() -> None:
@@ -242,7 +237,7 @@ def main() -> None:
             ]
             gaps, shares = zip(*(reference.gap(run.moments) for run in runs), strict=True)
             seconds = float(runs[-1].history["seconds"][-1])
-            jax.clear_caches()  # compiled programs would pile up
+            jax.clear_caches()  # compiled programs would fill the memory
             rows[mover] = {
                 "iterations": iterations,
                 "gaps": gaps,
@@ -250,10 +245,8 @@ def main() -> None:
                 "seconds": seconds,
             }
             mean, reach = np.exp(np.mean(np.log(gaps))), f"[{min(gaps):.0e}, {max(gaps):.0e}]"
-            print(
-                f"  {mover:<28} {mean:.1e} {reach}  {seconds:.2f} s  ess {min(shares):.2f}",
-                flush=True,
-            )
+            cost = f"{seconds:.2f} s  ess {min(shares):.2f}"
+            print(f"  {mover:<28} {mean:.1e} {reach}  {cost}", flush=True)
         results[name] = {"gap of a reference": reference.noise, "movers": rows}
     report("mixing", results, {})
 

@@ -1,6 +1,7 @@
-"""Potential and pull of neurons by the C++ kernel, against the same in pure JAX, in one run.
+"""Potential and pull of neurons: the C++ kernel against pure JAX, in one run.
 
-Run: python benchmarks/neurons.py. Both are timed inside one compiled loop, as a sampler calls them, in turns.
+Run: python benchmarks/neurons.py. Both are timed in turns, inside a compiled loop like that of a
+sampler.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from entroplay.base import native
 from entroplay.problems.features.base import FeatureMap
 
 CALLS, TURNS = 20, 7
-SHAPES = {  # rows, inputs, outputs, particles
+"""Calls in one compiled loop, and measurements of which the median is taken."""
+SHAPES = {
     "diabetes": (384, 10, 1, 512),
     "breast_cancer": (512, 30, 1, 512),
     "wine": (160, 13, 3, 512),
     "digits": (1536, 64, 10, 1280),
     "many particles": (384, 10, 1, 8192),
 }
+"""Rows, inputs, outputs and particles."""
 
 
 def milliseconds(both, features, particles, vector):
-    """Of one call: the median over turns is formed by the caller."""
+    """A function that measures the milliseconds of one call."""
 
+    # Each call starts where the one before led: the compiler cannot merge them.
     @jax.jit
     def many(cloud):
         return jax.lax.fori_loop(
@@ -62,13 +66,10 @@ def main() -> None:
         turns = np.array([(kernel(), plain()) for _ in range(TURNS)])
         ours, theirs = np.median(turns, axis=0)
         results[name] = {"kernel": ours, "JAX": theirs, "ratio": theirs / ours}
-        print(
-            f"{name:<22} n={n} p={p} k={k} m={m}: kernel {ours:.3f} ms, JAX {theirs:.3f} ms, {theirs / ours:.1f} times",
-            flush=True,
-        )
-        checks[f"{name}: the kernel is not slower ({theirs / ours:.1f} times as fast)"] = (
-            ours <= theirs
-        )
+        ratio = f"{theirs / ours:.1f} times"
+        times = f"kernel {ours:.3f} ms, JAX {theirs:.3f} ms, {ratio}"
+        print(f"{name:<22} n={n} p={p} k={k} m={m}: {times}", flush=True)
+        checks[f"{name}: the kernel is not slower ({ratio} as fast)"] = ours <= theirs
     report("neurons", results, checks)
 
 

@@ -1,8 +1,9 @@
-"""NewtonEFP with its defaults against the paper's Algorithm 2: pulls, passes and seconds to the same true gap.
+"""NewtonEFP with its defaults against the paper's Algorithm 2: the work for the same true gap.
 
-Run: python benchmarks/newton.py. Algorithm 2 runs at the paper's setting (rate 0.01, step_size 0.01, 10 steps) for 6,000
-pulls. Every gap is that of an independent cloud of 20,000 particles, led along the run's path by sequential Monte Carlo with
-its own noise; never the run's own. Seconds are those of a second solve, so that nothing is compiled in them.
+Run: python benchmarks/newton.py. Algorithm 2 runs at the paper's setting (rate 0.01, step_size
+0.01, 10 steps) for 6,000 pulls. Every gap is measured by an independent cloud of 20,000 particles,
+which sequential Monte Carlo leads along the run's path, never by the run itself. Seconds are those
+of a second solve, without compilation.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from sklearn.datasets import load_breast_cancer
 
 import entroplay as ep
 
-ISLAND = 2500  # eight of them
+ISLAND = 2500
+"""Particles on each of the eight islands of a certificate."""
+PAPER_ITERATIONS = 600
+"""Iterations of Algorithm 2, of ten pulls each."""
+NEWTON_ITERATIONS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 36, 60, 100)
+"""Iterations after which NewtonEFP is measured."""
+AIMS = {"pulls": 100, "passes": 50, "seconds": 10}
+"""Factors by which NewtonEFP should be cheaper on the paper's network."""
 
 
 def breast_cancer(temperature: float = 1e-2, l2: float = 1e-2) -> ep.FiniteSum:
+    """Logistic regression by a network, on 30 standardised inputs."""
     X, y = load_breast_cancer(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     features = ep.Neurons(X, bias=True, scale=5.0)
@@ -31,12 +40,14 @@ PROBLEMS = {
 
 
 def true_gap(solution: ep.Solution) -> ep.Certificate:
+    """A certificate by large clouds, with a seed of which the run knows nothing."""
     return ep.certify(solution, seed=12345, particles=ISLAND, budget=200)
 
 
 def timed(
     problem: ep.FiniteSum, solver: ep.Solver, iterations: int, seed: int = 0
 ) -> tuple[ep.Solution, dict[str, float]]:
+    """The solution and its work; a first solve compiles."""
     ep.solve(problem, solver, iterations=iterations, seed=seed)
     solution = ep.solve(problem, solver, iterations=iterations, seed=seed)
     return solution, {
@@ -45,17 +56,15 @@ def timed(
 
 
 def race(name: str) -> tuple[dict, dict[str, bool]]:
+    """The work of NewtonEFP until its gap is below that of Algorithm 2."""
     problem = PROBLEMS[name]()
-    paper, paper_work = timed(
-        problem, ep.EFP(rate=0.01, sampler=ep.ULA(step_size=0.01, steps=10)), 600
-    )
+    algorithm2 = ep.EFP(rate=0.01, sampler=ep.ULA(step_size=0.01, steps=10))
+    paper, paper_work = timed(problem, algorithm2, PAPER_ITERATIONS)
     goal = true_gap(paper)
-    print(
-        f"\n{name}\n  Algorithm 2    gap {goal.gap_debiased:.2e} after {_work(paper_work)}{_verdict(goal)}"
-    )
+    print(f"\n{name}\n  Algorithm 2    {_line(goal, paper_work)}")
     rows = []
     reached = None
-    for iterations in (3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 36, 60, 100):
+    for iterations in NEWTON_ITERATIONS:
         solution, work = timed(problem, ep.NewtonEFP(), iterations)
         certificate = true_gap(solution)
         rows.append(
@@ -66,14 +75,10 @@ def race(name: str) -> tuple[dict, dict[str, bool]]:
                 **work,
             }
         )
-        print(
-            f"  NewtonEFP {iterations:>3}  gap {certificate.gap_debiased:.2e} after {_work(work)}{_verdict(certificate)}"
-        )
-        if (
-            reached is None
-            and solution.history["beta"][-1] == 1
-            and certificate.gap_debiased <= goal.gap_debiased
-        ):
+        print(f"  NewtonEFP {iterations:>3}  {_line(certificate, work)}")
+        # Before beta = 1 only a part of the loss is on, and the gap is that of another problem.
+        whole = solution.history["beta"][-1] == 1
+        if reached is None and whole and certificate.gap_debiased <= goal.gap_debiased:
             reached = work
     assert reached is not None, "NewtonEFP never reached Algorithm 2"
     ratios = {unit: paper_work[unit] / reached[unit] for unit in ("pulls", "passes", "seconds")}
@@ -85,25 +90,23 @@ def race(name: str) -> tuple[dict, dict[str, bool]]:
     }
     checks = {}
     if name == "network, temperature 1e-2":
-        for unit, aim in (("pulls", 100), ("passes", 50), ("seconds", 10)):
-            checks[f"{name}: at least {aim} times fewer {unit} ({ratios[unit]:.0f})"] = (
-                ratios[unit] >= aim
-            )
+        for unit, aim in AIMS.items():
+            aimed = f"{name}: at least {aim} times fewer {unit} ({ratios[unit]:.0f})"
+            checks[aimed] = ratios[unit] >= aim
         best = min((row["pulls"] for row in rows if row["gap"] <= 1e-4), default=np.inf)
         checks[f"{name}: a gap of 1e-4 within 300 pulls ({best:.0f})"] = best <= 300
     return results, checks
 
 
-def _work(work: dict[str, float]) -> str:
-    return f"{work['pulls']:.0f} pulls, {work['passes']:.0f} passes, {work['seconds']:.3f} s"
-
-
-def _verdict(certificate: ep.Certificate) -> str:
-    return "" if certificate.mixed else f"  [not verified: {certificate.reason}]"
+def _line(certificate: ep.Certificate, work: dict[str, float]) -> str:
+    """A gap and what it cost, in words."""
+    cost = f"{work['pulls']:.0f} pulls, {work['passes']:.0f} passes, {work['seconds']:.3f} s"
+    doubt = "" if certificate.mixed else f"  [not verified: {certificate.reason}]"
+    return f"gap {certificate.gap_debiased:.2e} after {cost}{doubt}"
 
 
 def agreement() -> tuple[dict, dict[str, bool]]:
-    """Two seeds at temperature 1e-3: half the mean square of the difference of their moments, and their certificates."""
+    """Two seeds at temperature 1e-3: how far apart their moments are, and their certificates."""
     problem = PROBLEMS["network, temperature 1e-3"]()
     one, other = (ep.solve(problem, iterations=200, seed=seed) for seed in (1, 2))
     distance = float(0.5 * problem.weights @ (one.moments - other.moments) ** 2)
@@ -116,10 +119,10 @@ def agreement() -> tuple[dict, dict[str, bool]]:
         "primal": [first.primal, second.primal],
     }
     error = np.hypot(first.primal_error, second.primal_error)
+    close = bool(abs(first.primal - second.primal) <= 3 * error)
     checks = {
         f"two seeds agree to 1e-5 ({distance:.1e})": distance <= 1e-5,
-        "their certified values agree within three errors": abs(first.primal - second.primal)
-        <= 3 * error,
+        "their certified values agree within three errors": close,
     }
     return values, checks
 

@@ -1,4 +1,4 @@
-"""The documentation: Markdown pages, and an API page made from the docstrings."""
+"""Sphinx settings: Markdown pages, and a reference page made from the docstrings."""
 
 import contextlib
 import re
@@ -29,19 +29,22 @@ napoleon_attr_annotations = False
 
 
 def keep_annotations_as_written(app, obj, bound_method):
-    """Shapes such as `Float[Array, "m d"]` are shown as in the source: evaluated, they would be unreadable."""
+    """Show annotations such as `Float[Array, "m d"]` as they stand in the source."""
     with contextlib.suppress(AttributeError, TypeError):
-        obj.__no_type_check__ = True  # then typing.get_type_hints evaluates nothing
+        # typing.get_type_hints evaluates nothing on objects with this mark.
+        obj.__no_type_check__ = True
 
 
 def formulas_are_not_markup(app, what, name, obj, options, lines):
-    """Docstrings are plain text: what is indented below a colon is verbatim; `|`, `*` and `mu_` are mathematics."""
+    """Turn plain-text docstrings into reStructuredText.
+
+    Text indented below a colon becomes verbatim. `|`, `*` and `mu_` are mathematics: escape them.
+    """
     if what in ("attribute", "data", "property"):
-        lines[:0] = [
-            "..",
-            "",
-        ]  # a comment; else Napoleon takes "The shape: (n,)" for a type and its description
-    verbatim_below = None  # the indentation of the colon's line while we are below it
+        # An empty comment. Without it Napoleon takes "The shape: (n,)" for a type and its
+        # description.
+        lines[:0] = ["..", ""]
+    verbatim_below = None  # indentation of the line with the colon, while inside the block below it
     in_example = False
     for number, line in enumerate(lines):
         if not line.strip():
@@ -55,8 +58,10 @@ def formulas_are_not_markup(app, what, name, obj, options, lines):
         if in_example:
             continue
         bullet, text = re.match(r"(\s*(?:\* )?)(.*)", line).groups()
-        parts = re.split(r"(`+[^`]*`+)", text)  # odd entries are code
+        parts = re.split(r"(`+[^`]*`+)", text)  # entries with an odd index are code
         parts[::2] = [re.sub(r"([|*]|_(?!\w))", r"\\\1", part) for part in parts[::2]]
+        # `Solution`s: markup must end before a letter, and an escaped space is not shown.
+        parts[2::2] = [re.sub(r"^(?=\w)", r"\\ ", part) for part in parts[2::2]]
         lines[number] = bullet + "".join(parts)
         below = lines[number + 1 : number + 3]
         if (
@@ -71,6 +76,5 @@ def formulas_are_not_markup(app, what, name, obj, options, lines):
 
 def setup(app):
     app.connect("autodoc-before-process-signature", keep_annotations_as_written)
-    app.connect(
-        "autodoc-process-docstring", formulas_are_not_markup, priority=400
-    )  # before Napoleon, at 500
+    # Napoleon's own handler has the priority 500: escape first, then let it read the sections.
+    app.connect("autodoc-process-docstring", formulas_are_not_markup, priority=400)

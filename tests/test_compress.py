@@ -148,5 +148,5 @@ def test_bad_arguments_are_named(tmp_path):
         with pytest.raises(ValueError, match=f"'{name}' parameter of compress"):
             ep.compress(solution, *arguments)
     ep.save(solution, tmp_path / "bare", data=False)
-    with pytest.raises(ValueError, match="without data it cannot be compressed"):
+    with pytest.raises(ValueError, match="saved without its data .* compress needs them"):
         ep.compress(ep.load(tmp_path / "bare"), 4)

@@ -1,4 +1,4 @@
-"""The scikit-learn estimators: conventions, known answers, laws, and that the certificate means what it says."""
+"""The scikit-learn estimators: conventions, known answers, laws, and honest certificates."""
 
 import pickle
 import warnings
@@ -20,8 +20,9 @@ from entroplay.problems.datasets.real import load
 from entroplay.sklearn import MeanFieldClassifier, MeanFieldDensity, MeanFieldRegressor
 from entroplay.sklearn.bandwidth import log_density
 from entroplay.sklearn.coordinates import Coordinates
-from entroplay.sklearn.rows import Standardiser, bucket, merge
-from entroplay.sklearn.training import Trainer
+from entroplay.sklearn.fit import Trainer
+from entroplay.sklearn.rows import bucket, merge
+from entroplay.sklearn.scaling import Standardiser
 from entroplay.verbs.solve import _colder
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -50,7 +51,7 @@ ALL = {"regressor": (regressor, Y), "classifier": (classifier, KINDS), "density"
 
 
 def some(*always):
-    """All three, of which `make test-all` has those that are not named here: each compiles programs of its own."""
+    """All three estimators. Those not named here are slow tests: each compiles its own programs."""
     return [pytest.param(name, marks=() if name in always else pytest.mark.slow) for name in ALL]
 
 
@@ -63,15 +64,25 @@ def output(model, rows):
 
 
 FIT_NOTHING = (
-    "check_do_not_raise_errors_in_init_or_set_params", "check_estimator_cloneable", "check_estimator_repr",
-    "check_estimator_tags_renamed", "check_estimators_unfitted", "check_get_params_invariance", "check_mixin_order",
-    "check_no_attributes_set_in_init", "check_parameters_default_constructible", "check_set_params", "check_valid_tag_types",
-)  # fmt: skip
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_estimators_unfitted",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+)
 
 
 def checks():
-    """All of scikit-learn's checks with the default settings. Almost every one has a shape of its own to compile for: ten minutes
-    in all, so that `make test` has only those that fit nothing.
+    """All checks of scikit-learn, with the default settings.
+
+    Almost every check compiles for another shape, ten minutes in all: `make test` runs only those
+    that fit nothing.
     """
     for default in (MeanFieldRegressor(), MeanFieldClassifier(), MeanFieldDensity()):
         for estimator, check in estimator_checks_generator(default):
@@ -117,7 +128,8 @@ def test_several_targets_are_learned_at_once():
     both = regressor(particles=256).fit(X, np.stack([Y, 100 - 30 * Y], axis=1))
     prediction = both.predict(X)
     assert prediction.shape == (90, 2)
-    # The second is a linear image of the first, and both are standardised: one network can hardly tell them apart.
+    # The second is a linear image of the first, and both are standardised: to the network they are
+    # the same target up to sign.
     correlation = np.corrcoef(prediction[:, 0], prediction[:, 1])[0, 1]
     assert correlation < -0.95
     assert both.score(X, np.stack([Y, 100 - 30 * Y], axis=1)) > 0.7
@@ -177,7 +189,7 @@ def test_padding_adds_nothing():
 
 
 def test_a_hotter_solution_is_one_of_a_fraction_of_the_loss():
-    """With the same prior: U_hot / T_hot = U_beta / T_cold, where beta = T_cold / T_hot multiplies the dual alone."""
+    """U_hot / T_hot = U_beta / T_cold for equal priors; beta = T_cold / T_hot scales the dual."""
     hot, cold = (
         ep.FiniteSum(ep.Neurons(X), ep.Squared(Y), temperature=t, l2=t / 6) for t in (0.3, 0.12)
     )
@@ -223,7 +235,7 @@ def test_shapes_grow_by_a_quarter_at_most():
 
 
 def test_the_second_fit_of_the_same_shape_compiles_nothing():
-    """Nor does one with a few rows less, nor predictions of another number of rows."""
+    """Nor do a fit with a few rows less and predictions for another number of rows."""
     compiled = []
     model = regressor(temperature="auto", l2="auto").fit(X, Y)
     model.predict(X)
@@ -286,13 +298,13 @@ def test_a_fit_above_tol_warns_and_says_what_to_do(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["efp", "mfld", ep.MFLD(0.05)])
 def test_other_solvers_fit_too(solver):
-    """With bounded neurons, which methods need that see the whole loss from the start."""
+    """With bounded neurons, which methods need that meet the whole loss from the start."""
     model = regressor(solver=solver, max_iter=600, particles=256, tol=10.0).fit(X, Y)
     assert model.solution_.problem.features.activation == "tanh"
     assert model.score(X, Y) > 0.5  # the best constant has 0
 
 
-# -- density ------------------------------------------------------------------------------------------------------------------
+# -- density ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -319,14 +331,14 @@ def test_another_unit_shifts_the_log_density(fitted_density):
 
 
 def test_draws_have_the_moments_of_the_mixture(fitted_density):
-    """The mixture's mean is that of its locations, its covariance theirs plus the kernel's."""
+    """The mean is that of the locations; the covariance is theirs plus that of the kernel."""
     model, n = fitted_density, 40_000
     draws = model.sample(n, random_state=1)
     mean = model.weights_ @ model.locations_
     covariance = np.cov(model.locations_.T, aweights=model.weights_, bias=True) + model.covariance_
     deviation = np.sqrt(np.diag(covariance))
-    # Standard errors: deviation / sqrt(n) of a mean; of a variance at most sqrt(E x^4 / n), and E x^4 <= 6 deviation^4 here (3 for
-    # a normal law). Four of them.
+    # Four standard errors. That of a mean is deviation / sqrt(n). That of a variance is at most
+    # sqrt(E x^4 / n), and E x^4 <= 6 deviation^4 here (3 for a normal law).
     assert (np.abs(draws.mean(axis=0) - mean) < 4 * deviation / np.sqrt(n)).all()
     bound = 4 * np.sqrt(6 / n) * deviation[:, None] * deviation[None, :]
     assert (np.abs(np.cov(draws.T) - covariance) < bound).all()
@@ -349,7 +361,7 @@ def test_far_out_the_log_density_is_finite(fitted_density):
 
 
 def test_the_local_shape_is_that_within_clusters():
-    """Two long thin clusters side by side: their own covariance is long in one direction, that of all rows in the other."""
+    """Two long thin clusters side by side: they extend in one direction, all rows in the other."""
     within = RNG.normal(size=(400, 2)) * [3.0, 0.3]
     rows = within + np.where(np.arange(400) < 200, 6.0, -6.0)[:, None] * np.array([0.0, 1.0])
     weights = np.full(400, 1 / 400)
@@ -377,9 +389,10 @@ def test_the_bandwidth_is_found_by_cross_validation():
     model = MeanFieldDensity(random_state=0).fit(two)
     widths, likelihoods = np.array(model.search_).T
     assert model.bandwidth_ == widths[likelihoods.argmax()]
-    # Two well separated normals of deviation 0.5, in units of the deviation of all rows (4.03): about 0.12.
+    # Two well separated normals of deviation 0.5; in units of the deviation of all rows (4.03),
+    # that is about 0.12.
     assert 0.04 < model.bandwidth_ < 0.25
-    # The best possible is the entropy of the truth, -log 2 - log(0.5) - 1.419 = -1.42.
+    # The best possible score is minus the entropy of the truth, -log 2 - log(0.5) - 1.419 = -1.42.
     assert model.score(two) > -1.6
 
 
@@ -391,7 +404,7 @@ def test_a_standardiser_ignores_constant_columns():
 
 
 def suboptimality(model):
-    """The truth, by quadrature."""
+    """The true distance to the optimum, by quadrature."""
     exact = ep.grid.solve(model.solution_.problem, iterations=0, points=101)
     moments = np.asarray(model.solution_.moments, np.float64)
     optimal, _ = exact.quadrature.gibbs(exact.quadrature.slope(moments))
@@ -406,7 +419,7 @@ def test_the_bound_is_above_the_truth(seed):
 
 @pytest.mark.slow
 def test_the_bound_is_above_the_truth_in_nineteen_of_twenty_seeds():
-    """Seeds 0 to 19, none picked; every other fit has few points to stand on."""
+    """Seeds 0 to 19, none of them selected; every other fit has a small support."""
     rows = load("faithful")
     fits = [
         MeanFieldDensity(0.5, random_state=seed, particles=200 if seed % 2 else 8192).fit(rows)
@@ -415,7 +428,7 @@ def test_the_bound_is_above_the_truth_in_nineteen_of_twenty_seeds():
     assert sum(suboptimality(model) <= model.duality_gap_ for model in fits) >= 19
 
 
-# -- the world around -----------------------------------------------------------------------------------------------------------
+# -- files, frames, pipelines, bad arguments -------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", some("regressor"))

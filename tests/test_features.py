@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay.problems.features import base as features_module
+from entroplay.problems.features import tiles
 
 M, N = 23, 17
 RNG = np.random.default_rng(0)
@@ -106,8 +106,8 @@ def test_tiles_change_nothing(case, monkeypatch, elements, tile_particles):
         features.potential_and_pull(particles, vector),
         features.mean_and_covariance(particles),
     )
-    monkeypatch.setattr(features_module, "TILE_ELEMENTS", elements)
-    monkeypatch.setattr(features_module, "TILE_PARTICLES", tile_particles)
+    monkeypatch.setattr(tiles, "TILE_ELEMENTS", elements)
+    monkeypatch.setattr(tiles, "TILE_PARTICLES", tile_particles)
     tiled = (
         features.average(particles, weights),
         features.potential_and_pull(particles, vector),
@@ -126,7 +126,7 @@ def test_no_array_is_larger_than_a_tile():
         jax.ShapeDtypeStruct((m, 2), jnp.float32),
         jax.ShapeDtypeStruct((n,), jnp.float32),
     )
-    limit = max(features_module.TILE_ELEMENTS, 4 * m, 4 * n)
+    limit = max(tiles.TILE_ELEMENTS, 4 * m, 4 * n)
     programs = (
         jax.make_jaxpr(features.average)(particles),
         jax.make_jaxpr(features.mean_and_covariance)(particles),
@@ -154,7 +154,7 @@ def test_padding_never_evaluates_a_function_where_the_data_are_not(monkeypatch):
     features = ep.FunctionFeatures(
         lambda theta, x: jnp.log(x) * theta[0], np.linspace(1, 2, 5), dim=1
     )
-    monkeypatch.setattr(features_module, "TILE_ELEMENTS", 6)
+    monkeypatch.setattr(tiles, "TILE_ELEMENTS", 6)
     particles = jnp.ones((3, 1))
     assert np.isfinite(features.average(particles)).all()
     assert np.isfinite(features.pull(particles, jnp.ones(5))).all()

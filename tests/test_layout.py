@@ -1,74 +1,122 @@
-"""The architecture: data flows one way, a file imports only from the files above it in this list."""
+"""The architecture: data flows one way, and a folder imports only from the folders to its left."""
 
 import ast
 import subprocess
 import sys
 from pathlib import Path
 
-ORDER = [
-    "arguments", "compilation", "losses", "features", "native", "neurons", "raster", "triangles", "problem", "gibbs",
-    "moves", "samplers", "quadrature",
-    "smc", "cloud", "calibration", "certificate.gap", "certificate.entropy", "certificate.partition", "certificate.certify",
-    "solvers.solver", "solvers.efp", "solvers.naive_efp", "solvers.mfld", "solvers.newton_efp", "solvers.pda", "solvers.psdca",
-    "solvers", "solution", "model", "paint.painting", "paint.solver", "storage", "fingerprint", "recorder", "progress", "solve",
-    "temperatures", "compress", "grid", "plot", "teacher", "paint.images", "paint.painter", "paint.svg", "paint.files",
-    "paint.command", "data", "reproduce.report", "reproduce.exact", "reproduce.settings", "reproduce.misprints",
-    "reproduce.theorems", "reproduce.figure1", "reproduce.figure2", "reproduce.painting", "reproduce.density", "reproduce.memory",
-    "reproduce.page", "reproduce.command", "sklearn.rows", "sklearn.files", "sklearn.training", "sklearn.network",
-    "sklearn.coordinates", "sklearn.support", "sklearn.bandwidth",
-    "sklearn.density", "sklearn.drawing", "sklearn", "tables", "estimate", "", "cli", "__main__",
-]  # fmt: skip
+import pytest
+
+RULE = (
+    "base < problems < measures < methods < runs < verbs < sklearn, painting < reproduce < commands"
+)
+LEVELS = {
+    room: level for level, rooms in enumerate(RULE.split(" < ")) for room in rooms.split(", ")
+}
 SOURCE = Path(__file__).parents[1] / "src" / "entroplay"
+FILES = sorted(SOURCE.rglob("*.py"))
 
 
-def module_name(path):
-    parts = list(path.relative_to(SOURCE).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def room_of(path):
+    """The folder that a file stands in; the few files beside the folders are above all of them."""
+    parts = path.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else ""
 
 
-def imported_modules(path):
-    """The project's modules that a file imports outside of TYPE_CHECKING and functions, relative names resolved."""
-    package = list(path.relative_to(SOURCE).parts[:-1])
-    for node in ast.parse(path.read_text()).body:
+def imported_rooms(path):
+    """Folders of the package that a file imports from, anywhere in it, with the line."""
+    package = path.relative_to(SOURCE).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) - (node.level - 1)] + (
-                node.module.split(".") if node.module else []
+            base = list(package[: len(package) - (node.level - 1)])
+            module = base + (node.module.split(".") if node.module else [])
+            names = [module] if module else [[alias.name] for alias in node.names]
+            for name in names:
+                yield name[0], node.lineno
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            modules = (
+                [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
             )
-            if node.module:
-                yield ".".join(base)
-            else:
-                for name in node.names:
-                    inner = SOURCE.joinpath(*base, name.name)
-                    yield (
-                        ".".join([*base, name.name])
-                        if inner.is_dir() or inner.with_suffix(".py").exists()
-                        else ".".join(base)
-                    )
-
-
-def test_every_file_stands_in_the_order_and_imports_only_upwards():
-    for path in SOURCE.rglob("*.py"):
-        name = module_name(path)
-        if name in ("certificate", "paint", "reproduce"):
-            continue
-        assert name in ORDER, f"{name} is not in the order of tests/test_layout.py"
-        for imported in imported_modules(path):
-            assert ORDER.index(imported) < ORDER.index(name), (
-                f"{name} imports {imported}, which stands below it"
+            assert not any(m == "entroplay" or m.startswith("entroplay.") for m in modules), (
+                f"{path}:{node.lineno} imports by an absolute name; use a relative one"
             )
 
 
-def test_importing_the_package_is_light():
-    """No plotting, no progress bar, no scikit-learn and no change of JAX's global flags."""
-    script = (
-        "import jax, sys; before = jax.config.jax_enable_x64\nimport entroplay\n"
-        "assert jax.config.jax_enable_x64 == before\n"
-        "print([m for m in ('matplotlib', 'tqdm', 'sklearn', 'skimage', 'PIL', 'torch', 'blackjax') if m in sys.modules])"
+def test_every_folder_has_its_place():
+    assert {p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"} == set(
+        LEVELS
     )
+
+
+@pytest.mark.parametrize("room", LEVELS)
+def test_a_folder_imports_only_from_its_left(room):
+    for path in FILES:
+        if room_of(path) != room:
+            continue
+        for imported, line in imported_rooms(path):
+            place = f"{path.relative_to(SOURCE)}:{line}"
+            assert imported in LEVELS, f"{place} imports {imported}, which is above all folders"
+            lower = LEVELS[imported] < LEVELS[room]
+            assert imported == room or lower, (
+                f"{place} imports {imported}, which is not to its left"
+            )
+
+
+def test_the_guard_sees_imports_inside_functions(tmp_path, monkeypatch):
+    """A guard that cannot fail guards nothing."""
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
+    file = tmp_path / "base" / "arguments.py"
+    file.parent.mkdir()
+    file.write_text("def f():\n    from ..runs.files import load\n    return load\n")
+    assert list(imported_rooms(file)) == [("runs", 2)]
+
+
+def test_modules_are_imported_by_name_only_where_the_registry_says():
+    """`import_module` evades the rule: only the registry and the lazy packages may use it."""
+    users = {str(p.relative_to(SOURCE)) for p in FILES if "import_module" in p.read_text()}
+    allowed = {"__init__.py", "base/registry.py", "commands/__init__.py", "sklearn/storable.py"}
+    assert users <= allowed
+
+
+def test_every_folder_says_what_it_holds():
+    for path in FILES:
+        if path.name == "__init__.py":
+            assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+
+
+def test_files_and_functions_stay_short():
+    """A file over 300 lines, or a function over 60 (docstring apart), lacks a concept's name."""
+    for path in FILES:
+        assert len(path.read_text().splitlines()) <= 300, f"{path} is over 300 lines long"
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                documented = ast.get_docstring(node, clean=False) is not None
+                body = node.body[1:] if documented else node.body
+                length = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+                assert length <= 60, f"{path}: {node.name} is {length} lines long"
+
+
+def run_python(script):
     result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert result.stdout.strip() == "[]"
+    return result.stdout.strip()
+
+
+def test_importing_the_package_is_light():
+    """Public names load JAX, but no plotting, progress bar or scikit-learn, and no flags change."""
+    script = (
+        "import jax, sys; before = jax.config.jax_enable_x64\n"
+        "import entroplay\nentroplay.solve\n"
+        "assert jax.config.jax_enable_x64 == before\n"
+        "heavy = ('matplotlib', 'tqdm', 'sklearn', 'skimage', 'PIL', 'torch', 'blackjax')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    assert run_python(script) == "[]"
+
+
+def test_the_package_itself_does_not_import_jax():
+    assert run_python("import sys, entroplay; print('jax' in sys.modules)") == "False"
 
 
 def test_the_public_names_exist():

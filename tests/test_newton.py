@@ -8,10 +8,11 @@ from problems import ALL, cross_entropy, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.measures import cloud as cloud_module
-from entroplay.measures.cloud import SeenCloud, conjugate_gradients
+from entroplay.measures.cloud import SeenCloud
+from entroplay.measures.linear import conjugate_gradients
 from entroplay.measures.quadrature import in_double
-from entroplay.methods.solvers import newton_efp
-from entroplay.methods.solvers.newton_efp import newton_direction
+from entroplay.methods.solvers import newton_direction as system
+from entroplay.methods.solvers.newton_direction import newton_direction
 
 
 def exact_newton(problem, iterations=300):
@@ -75,7 +76,7 @@ def exact_newton(problem, iterations=300):
 @pytest.mark.parametrize("temperature", [1e-1, 1e-2, 1e-3])
 @pytest.mark.parametrize("make", [squared, logistic, cross_entropy, negative_log])
 def test_quadratic_convergence_with_exact_expectations(make, temperature, monkeypatch):
-    monkeypatch.setattr(newton_efp, "CG_TOLERANCE", 1e-14)
+    monkeypatch.setattr(system, "CG_TOLERANCE", 1e-14)
     exact, rows = exact_newton(make(temperature=temperature, l2=0.02))
     residual, beta, dual = rows.T
     full = beta == 1
@@ -124,12 +125,12 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
             weights @ values - np.asarray(moments).ravel() - 0.5 / problem.temperature * C @ slope
         )
         expected = np.linalg.solve(np.eye(n) + 0.8 * C @ K / problem.temperature, right)
-        monkeypatch.setattr(newton_efp, "CG_TOLERANCE", 1e-13)
+        monkeypatch.setattr(system, "CG_TOLERANCE", 1e-13)
         for elements in (2**22, 0):
             for direct in (256, 0):
                 monkeypatch.setattr(cloud_module, "MATRIX_ELEMENTS", elements)
-                monkeypatch.setattr(newton_efp, "DIRECT", direct)
-                monkeypatch.setattr(newton_efp, "DIRECT_WITHOUT_MATRIX", direct)
+                monkeypatch.setattr(system, "DIRECT", direct)
+                monkeypatch.setattr(system, "DIRECT_WITHOUT_MATRIX", direct)
                 cloud = SeenCloud.of(problem.features, particles)
                 assert (cloud.matrix is None) == (elements == 0)
                 found, _ = newton_direction(
@@ -199,8 +200,8 @@ def test_newton_finds_the_optimum_that_the_oracle_finds(name):
 def test_many_rows_and_few_particles_and_the_other_way_round(monkeypatch):
     """n >> m and m >> n, with nothing kept and no matrix of rows: the same optimum."""
     monkeypatch.setattr(cloud_module, "MATRIX_ELEMENTS", 0)
-    monkeypatch.setattr(newton_efp, "DIRECT", 0)
-    monkeypatch.setattr(newton_efp, "DIRECT_WITHOUT_MATRIX", 0)
+    monkeypatch.setattr(system, "DIRECT", 0)
+    monkeypatch.setattr(system, "DIRECT_WITHOUT_MATRIX", 0)
     x = np.random.default_rng(0).normal(size=(500, 1))
     large = ep.FiniteSum(ep.Neurons(x), ep.Squared(np.sin(x[:, 0])), temperature=0.05, l2=0.05)
     exact = ep.grid.solve(large, iterations=0, points=1001)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -20,11 +21,13 @@ from entroplay.commands import main
 from entroplay.methods.solvers.base import Start
 from entroplay.painting import export as files
 from entroplay.painting.images import ImageError, colour, read_image
-from entroplay.painting.paint import _snapshots
+
+from entroplay.painting.relocation import Vacancy, fresh_corners
 from entroplay.painting.triangle_painter import scattered_triangles
-from entroplay.problems.features import raster
+from entroplay.problems.features import raster, raster_reference
 
 SIZE = (24, 32)
+GOLDEN = Path(__file__).parent / "golden"
 SHORT = ["--triangles", "20", "--iterations", "40"]
 
 
@@ -65,7 +68,7 @@ def test_the_picture_is_the_sum_of_its_triangles(painting):
     vertices, colours = painting.triangles
     assert len(vertices) == len(colours) == 20
     corners = (vertices * [SIZE[1], SIZE[0]]).reshape(20, 6)
-    drawn = raster.reference_deposit(
+    drawn = raster_reference.reference_deposit(
         jnp.asarray(corners, jnp.float32), jnp.asarray(colours), height=SIZE[0], width=SIZE[1]
     )
     np.testing.assert_allclose(
@@ -120,10 +123,8 @@ def test_a_replacement_lowers_the_objective_by_what_was_promised(painting):
     old = particles[3][None]
     without = problem.features.average(particles) - problem.features.average(old, share)
     mass = jnp.cumsum(jnp.ones(problem.features.shape[0], jnp.float32))
-    solver = ep.TrianglePainter()
-    of_old, of_fresh, fresh = solver._compete(
-        problem, jax.random.key(0), without, old, mass, l2, 20
-    )
+    corners = fresh_corners(jax.random.key(0), problem.features, mass, 150)
+    of_old, of_fresh, fresh = Vacancy(problem, without, l2, 20).contest(old, corners)
 
     def lowered(triangle):
         after = without + problem.features.average(triangle, share)
@@ -150,7 +151,7 @@ def test_at_a_fixed_temperature_the_dynamics_keep_the_prior():
         1000, heat=1.0, corner_step=0.02, colour_step=0.03, last_step=1.0, relocate_every=0
     )
     narrow = 0.5 * problem.prior(jax.random.key(1), 2000)
-    state = solver.init(problem, Start(narrow, None, warm=False), 1)
+    state = solver.init(problem, Start(narrow, None, warm=False, key=jax.random.key(0)), 1)
 
     @jax.jit
     def run(state):
@@ -240,8 +241,8 @@ def test_greyscale_and_backgrounds():
 def test_the_film_ends_with_the_picture(painting):
     np.testing.assert_array_equal(painting.film.particles[-1], painting.solution.particles)
     assert painting.film.iterations[-1] == 400
-    assert _snapshots(1) == [1]
-    assert _snapshots(3) == [1, 2, 3]
+    assert frame_iterations(1) == [1]
+    assert frame_iterations(3) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -487,11 +488,15 @@ def test_the_command_paints_several_images_into_several_files(file, tmp_path, ca
         (["PHOTO", "--out", "nowhere/a.png"], "nowhere"),
         (["PHOTO", "--out", "a.bmpx"], "a.bmpx"),
         (["PHOTO", "--seconds", "-1"], "--seconds"),
-        (["PHOTO", "--seconds", "1", "--iterations", "2"], "exclude"),
+        (["PHOTO", "--seconds", "1", "--iterations", "2"], "not allowed with argument --seconds"),
         (["PHOTO", "--target-mse", "0"], "--target-mse"),
         (["PHOTO", "--background", "nocolour"], "nocolour"),
         (["PHOTO", "PHOTO", "--out", "a.png"], "{name}"),
         (["PHOTO", "--resume", "PHOTO"], "photo.png"),
+        (["PHOTO", "--resume", "SOLUTION"], "holds a solution, not a painting or a checkpoint"),
+        (["PHOTO", "--resume", "missing"], "missing"),
+        (["PHOTO", "--checkpoint", "nowhere/a"], "nowhere"),
+        (["PHOTO", "PHOTO", "--out", "{name}.png", "--checkpoint", "a"], "takes one image"),
     ],
 )
 def test_wrong_usage_is_one_line_and_writes_nothing(
@@ -499,11 +504,34 @@ def test_wrong_usage_is_one_line_and_writes_nothing(
 ):
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    assert main(["paint", *[a.replace("PHOTO", str(file)) for a in arguments]]) == 2
+    words = {"PHOTO": str(file), "SOLUTION": str(GOLDEN / "efp.safetensors")}
+    try:
+        code = main(["paint", *[words.get(a, a) for a in arguments]])
+    except SystemExit as end:  # of the parser
+        code = end.code
+    assert code == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
     assert word in captured.err
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_command_continues_from_a_checkpoint(file, tmp_path, capsys):
+    """A checkpoint takes up the same painting; --resume reads one, and asks for one image."""
+    kept, out = tmp_path / "kept", str(tmp_path / "{name}-out.png")
+    options = ["paint", str(file), "--out", out, *SHORT]
+    twice = ["paint", str(file), str(file), "--out", out]
+    assert main([*options, "--checkpoint", str(kept), "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)["paintings"][0]
+    assert main([*options, "--resume", str(kept), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)["paintings"][0]
+    assert (again["iterations"], again["mse"]) == (whole["iterations"], whole["mse"])
+    assert main([*twice, "--resume", str(kept)]) == 2
+    assert "is the checkpoint of one painting" in capsys.readouterr().err
+    assert main([*options, "--resume", str(kept), "--checkpoint", str(tmp_path / "b")]) == 2
+    assert "two different checkpoints" in capsys.readouterr().err
+    assert main([*options, "--resume", str(kept), "--seed", "1"]) == 2
+    assert "belongs to another run" in capsys.readouterr().err
 
 
 def test_no_triangles_is_wrong_usage(file, capsys):

@@ -1,9 +1,13 @@
-"""The reproduction of the paper: verdicts follow from numbers, numbers from the seed, and the page holds all it shows."""
+"""The reproduction of the paper.
+
+Verdicts follow from numbers, numbers from the seed, and the page holds everything that it shows.
+"""
 
 import json
 import re
 import shutil
 import subprocess
+import sys
 from itertools import islice
 
 import numpy as np
@@ -12,12 +16,18 @@ import pytest
 import entroplay as ep
 from entroplay import commands as cli
 from entroplay.measures.quadrature import Quadrature
-from entroplay.reproduce import command, exact, theorems
+from entroplay.problems.datasets import real
+from entroplay.reproduce import exact, names, parts, theorems
 from entroplay.reproduce.claims import Claim, Part, plain
 from entroplay.reproduce.page import write_page
 from entroplay.reproduce.settings import Run, bounded_settings
 
 PARTS = ("fig1", "fig2", "fig3", "fig4", "fig5", "density", "theorems", "memory")
+
+
+def test_every_name_has_one_function_and_one_group():
+    assert tuple(parts.REPRODUCE) == names.PARTS == PARTS
+    assert sorted(name for group in names.GROUPS for name in group) == sorted(PARTS)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +70,10 @@ def test_a_browser_shows_every_picture(everything, tmp_path):
     )
     if browser is None:
         pytest.skip("no browser here")
-    count = "<script>onload = () => document.title = [...document.images].filter(i => i.naturalWidth > 100).length</script>"
+    count = (
+        "<script>onload = () => document.title = "
+        "[...document.images].filter(i => i.naturalWidth > 100).length</script>"
+    )
     copy = tmp_path / "page.html"
     copy.write_text((everything / "index.html").read_text().replace("</body>", count + "</body>"))
     arguments = [
@@ -137,8 +150,9 @@ def test_the_page_shows_a_failure_in_red(tmp_path):
 
 
 def test_the_langevin_equation_on_a_grid():
-    """Without features the law stays normal, with variance T/(2 l2) + (v - T/(2 l2)) exp(-4 l2 t); implicit steps of size h err by
-    h/2 times the second derivative of that: less than 8 l2^2 (T/(2 l2)) h t. And the optimum of a network stays where it is.
+    """Without features the law stays normal, with variance
+    T/(2 l2) + (v - T/(2 l2)) exp(-4 l2 t). Implicit steps of size h err by h/2 times the second
+    derivative of that: less than 8 l2^2 (T/(2 l2)) h t. The optimum of a network does not move.
     """
     nothing = ep.FunctionFeatures(lambda theta, x: 0.0 * theta[0] * x, [1.0, 2.0], dim=1)
     problem = ep.FiniteSum(nothing, ep.Squared([0.0, 0.0]), temperature=0.5, l2=0.25)
@@ -176,14 +190,22 @@ def test_wrong_usage_exits_with_2(arguments, word, tmp_path, capsys):
     assert not (tmp_path / "never").exists()
 
 
+def test_without_any_picture_it_says_where_to_get_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mvtbdata", None)
+    monkeypatch.setitem(sys.modules, "skimage.data", None)
+    assert cli.main(["reproduce", "fig4", "--out", str(tmp_path / "never")]) == 2
+    assert "or give one with --target" in capsys.readouterr().err
+    assert not (tmp_path / "never").exists()
+
+
 def test_an_interruption_keeps_the_parts_that_were_done(tmp_path, monkeypatch, capsys):
-    def parts(names, options, say):
+    def one_part(request, say):
         part = Part("theorems", "title", "says", "found")
-        command.write_part(part, options.out)
+        parts.write_part(part, request.out)
         yield part
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "_all_parts", parts)
+    monkeypatch.setattr(parts, "run_parts", one_part)
     assert cli.main(["reproduce", "all", "--out", str(tmp_path)]) == 130
     assert json.loads((tmp_path / "summary.json").read_text())["parts"] == ["theorems"]
     assert "found" in (tmp_path / "index.html").read_text()
@@ -191,7 +213,9 @@ def test_an_interruption_keeps_the_parts_that_were_done(tmp_path, monkeypatch, c
 
 
 def test_the_teachers_inputs_have_variance_one():
-    """Of 20,000 numbers with kurtosis k the variance has a standard error of sqrt((k - 1)/20000): 1 % for normal ones (k = 3)."""
+    """The variance of 20,000 numbers with kurtosis k has a standard error of
+    sqrt((k - 1)/20000): 1 % for normal ones (k = 3).
+    """
     for inputs in ("normal", "uniform"):
         X, y = ep.teacher.cosine_teacher(n=4000, inputs=inputs)
         assert X.var() == pytest.approx(1, abs=0.04)
@@ -202,6 +226,6 @@ def test_the_teachers_inputs_have_variance_one():
 
 
 def test_the_real_sets_are_whole():
-    assert ep.data.load("galaxies").shape == (82, 1)
-    assert ep.data.load("faithful").shape == (272, 2)
-    assert ep.data.load("galaxies").mean() == pytest.approx(20828, abs=1)
+    assert real.load("galaxies").shape == (82, 1)
+    assert real.load("faithful").shape == (272, 2)
+    assert real.load("galaxies").mean() == pytest.approx(20828, abs=1)

@@ -10,7 +10,8 @@ from scipy import stats
 
 import entroplay as ep
 from entroplay.measures.gibbs import Gibbs
-from entroplay.methods.samplers.langevin import OPTIMAL_ACCEPTANCE, Walkers, log_acceptance
+from entroplay.methods.samplers.langevin import OPTIMAL_ACCEPTANCE, log_acceptance
+from entroplay.methods.samplers.walkers import Walkers
 
 
 def gibbs_of(problem, moments):

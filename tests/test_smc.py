@@ -8,10 +8,12 @@ from problems import linear, squared
 from scipy import stats
 
 import entroplay as ep
+from entroplay.base.compilation import traced
 from entroplay.measures.gibbs import Gibbs
+from entroplay.measures.weights import effective_sample_size, largest_step, systematic
 from entroplay.methods import smc
-from entroplay.methods.samplers.langevin import Walkers, jump, leap
-from entroplay.problems.features.base import traced
+from entroplay.methods.samplers.population import jump, leap
+from entroplay.methods.samplers.walkers import Walkers
 from entroplay.verbs.partition import (
     by_importance_sampling,
     by_quadrature,
@@ -141,7 +143,7 @@ def test_systematic_resampling_is_unbiased_and_takes_floor_or_ceil():
     counts = np.zeros(5)
     for seed in range(200):
         chosen = np.asarray(
-            smc.systematic(
+            systematic(
                 jax.random.key(seed),
                 jnp.log(jnp.asarray(np.tile(weights, 2) / 2 + 1e-30, jnp.float32)),
             )
@@ -156,10 +158,10 @@ def test_systematic_resampling_is_unbiased_and_takes_floor_or_ceil():
 
 def test_the_largest_step_keeps_half_of_the_effective_sample_size():
     decrease = jnp.asarray(np.random.default_rng(0).normal(size=(3, 400)) * 5, jnp.float32)
-    s = smc.largest_step(decrease, jnp.asarray(1.0))
-    shares = np.asarray(smc.effective_sample_size(-s * decrease)) / 400
+    s = largest_step(decrease, jnp.asarray(1.0))
+    shares = np.asarray(effective_sample_size(-s * decrease)) / 400
     assert shares.min() == pytest.approx(0.5, abs=1e-3)
-    assert float(smc.largest_step(decrease / 1e3, jnp.asarray(1.0))) == 1
+    assert float(largest_step(decrease / 1e3, jnp.asarray(1.0))) == 1
 
 
 @pytest.mark.parametrize(("move", "times"), [(jump, 400), (leap, 100)])

@@ -11,10 +11,15 @@ import pytest
 from problems import ALL, SOLVERS, logistic, negative_log, solvers, squared
 
 import entroplay as ep
-from entroplay.methods.solvers import Start
+from entroplay.methods.solvers import SOLVERS as BY_NICKNAME
+from entroplay.methods.solvers import Info, Solver, Start
 
 OWN_DUAL = (ep.PDA, ep.PSDCA)
 """Methods whose dual is not, or only to rounding, the slope of their moments."""
+
+
+def from_prior(problem, cloud, seed=0):
+    return Start(cloud, problem.features.average(cloud), warm=False, key=jax.random.key(seed))
 
 
 @pytest.fixture(params=list(SOLVERS))
@@ -28,14 +33,60 @@ def test_the_state_keeps_its_types_on_every_loss(solver, problem):
         pytest.skip("PDA refuses NegLog: test_dual_methods.py")
     problem = ALL[problem]()
     cloud = problem.prior(jax.random.key(0), 16)
-    state = solver.init(problem, Start(cloud, problem.features.average(cloud), warm=False), 5)
+    state = solver.init(problem, from_prior(problem, cloud), 5)
     new, info = jax.eval_shape(
         lambda s: solver.step(problem, jax.random.key(1), s, jnp.asarray(0)), state
     )
     assert jax.tree.structure(new) == jax.tree.structure(state)
     same = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), new, state)
     assert all(jax.tree.leaves(same))
-    assert all(leaf.shape == () for leaf in info)
+    assert isinstance(info, Info)
+    assert all((leaf.shape, leaf.dtype) == ((), problem.dtype) for leaf in jax.tree.leaves(info))
+
+
+def test_every_solver_has_a_nickname():
+    assert {make().nickname: type(make()) for make in SOLVERS.values()} == BY_NICKNAME
+    assert next(iter(BY_NICKNAME)) == "newton"  # the default comes first in messages
+
+
+def test_advice_and_checks_are_those_of_the_sampler_unless_a_solver_has_its_own():
+    falling = ep.ULA(step_size=optax.linear_schedule(0.1, -0.1, 4))
+    for solver in (ep.EFP(0.1, falling), ep.PDA(falling), ep.NewtonEFP(falling)):
+        assert solver.remedy == falling.remedy
+        solver.check(squared(), 1)
+        with pytest.raises(ValueError, match="'step_size' parameter of ULA"):
+            solver.check(squared(), 5)
+    assert "MFLD" in ep.MFLD(0.1).remedy
+
+
+def test_a_solver_without_a_sampler_needs_only_its_first_state_and_its_step():
+    class Still(Solver):
+        def init(self, problem, start, iterations):
+            return start
+
+        def step(self, problem, key, state, iteration):
+            return state, Info.of(problem, state.moments, state.moments, step_size=0, passes=0)
+
+    problem, solver = squared(), Still()
+    cloud = problem.prior(jax.random.key(0), 4)
+    state, info = solver.step(problem, None, from_prior(problem, cloud), 0)
+    solver.check(problem, 5)
+    assert solver.remedy == ""
+    assert solver.fraction(state) == 1
+    assert np.isnan(info.gap)
+    assert (float(info.acceptance), float(info.pulls), info.extra) == (1, 1, None)
+
+
+def test_psdcas_first_cloud_depends_on_the_key_that_it_is_given():
+    """NegLog's first dual is not zero: the draws of the prior are resampled."""
+    problem = negative_log()
+    cloud = problem.prior(jax.random.key(0), 64)
+    a, b, c = (
+        ep.PSDCA().init(problem, from_prior(problem, cloud, seed), 5).particles
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(a, c)
 
 
 @pytest.mark.parametrize("name", solvers("EFP", "NewtonEFP", "PSDCA"))

@@ -1,4 +1,7 @@
-"""Mixing measures on a weighted support: against quadrature, another optimiser, and the laws of importance sampling."""
+"""Mixing measures on a weighted support.
+
+They are compared with quadrature, with another optimiser, and with laws of importance sampling.
+"""
 
 import jax
 import numpy as np
@@ -6,40 +9,33 @@ import pytest
 from scipy.optimize import minimize
 
 import entroplay as ep
+from entroplay.measures.weights import systematic_indices
 from entroplay.problems.datasets.real import load
 from entroplay.sklearn.bandwidth import BandwidthPath
 from entroplay.sklearn.coordinates import Coordinates
-from entroplay.sklearn.mixing import (
-    Posed,
-    Record,
-    _Dual,
-    _proposal,
-    in_blocks,
-    log_sum_exp,
-    solve_on_support,
-    square_distances,
-    systematic,
-)
+from entroplay.sklearn.mixing import proposal, solve_on_support
+from entroplay.sklearn.normals import in_blocks, log_sum_exp, square_distances
 from entroplay.sklearn.rows import WeightedRows, merge
+from entroplay.sklearn.support import MixingProblem, NewtonLog, SupportDual
 
 
 def uniform(rows, width, temperature=0.1, variance=None):
     n, d = rows.shape
-    return Posed(
+    return MixingProblem(
         rows, np.full(n, 1 / n), width, np.ones(d) if variance is None else variance, temperature
     )
 
 
-def solved(posed, count=4096, seed=0, rounds=3, last=None, limit=100):
+def solved(problem, count=4096, seed=0, rounds=3, last=None, limit=100):
     return solve_on_support(
-        posed, count, np.random.default_rng(seed), last=last, rounds=rounds, record=Record(limit)
+        problem, count, np.random.default_rng(seed), last=last, rounds=rounds, log=NewtonLog(limit)
     )
 
 
-def moments(posed, support):
-    """With the kernel's height."""
-    height = (2 * np.pi * posed.width**2) ** (-posed.rows.shape[1] / 2)
-    return height * (support.weights @ posed.kernel(support.points)), height
+def moments(problem, support):
+    """The moments at the rows in units of the density, and the height of the kernel."""
+    height = (2 * np.pi * problem.width**2) ** (-problem.rows.shape[1] / 2)
+    return height * (support.weights @ problem.kernel(support.points)), height
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -48,17 +44,20 @@ def test_the_optimum_is_that_of_quadrature(d):
     rows = np.concatenate(
         [rng.normal(-1, 0.3, size=(15, d)), rng.normal(1, 0.5, size=(15, d)), np.full((1, d), 3.0)]
     )
-    posed = uniform(rows, 0.5)
-    support = solved(posed)
+    problem = uniform(rows, 0.5)
+    support = solved(problem)
     assert support.converged
     with jax.enable_x64(True):
-        problem = ep.FiniteSum(ep.GaussianKernel(rows, 0.5), ep.NegLog(), temperature=0.1, l2=0.05)
-        exact = ep.grid.solve(problem, points=2001 if d == 1 else 201)
-    found, height = moments(posed, support)
+        continuous = ep.FiniteSum(
+            ep.GaussianKernel(rows, 0.5), ep.NegLog(), temperature=0.1, l2=0.05
+        )
+        exact = ep.grid.solve(continuous, points=2001 if d == 1 else 201)
+    found, height = moments(problem, support)
     truth = np.asarray(exact.moments)
-    # An importance-weighted mean has the standard error sqrt(sum_r w_r^2 (K_r - H)^2); the optimum answers an error of H by one
-    # that is smaller (Newton's matrix is above the identity). Four of them, and half a percent for the grid.
-    deviation = height * posed.kernel(support.points) - found
+    # An importance-weighted mean has the standard error sqrt(sum_r w_r^2 (K_r - H)^2). The error of
+    # the optimum is smaller than that of H (Newton's matrix is above the identity). We allow four
+    # standard errors, and half a percent for the grid.
+    deviation = height * problem.kernel(support.points) - found
     error = np.sqrt((support.weights**2) @ deviation**2)
     assert (np.abs(found - truth) < 4 * error + 0.005 * truth).all()
     assert error.max() / truth.max() < 0.05  # and the test can fail
@@ -66,9 +65,9 @@ def test_the_optimum_is_that_of_quadrature(d):
 
 def test_another_optimiser_finds_the_same():
     rows = np.linspace(-2, 2, 12)[:, None] ** 3 / 4
-    posed = uniform(rows, 0.4)
+    problem = uniform(rows, 0.4)
     points = np.random.default_rng(1).normal(size=(200, 1))
-    dual = _Dual(posed, points, np.zeros(200), Record(100))
+    dual = SupportDual(problem, points, np.zeros(200), NewtonLog(100))
     support = dual.maximise(dual.first())
 
     def value(v):
@@ -76,7 +75,7 @@ def test_another_optimiser_finds_the_same():
 
     def gradient(v):
         weights = dual.value(v, dual.potential(v))[1]
-        return posed.weights * (np.exp(v) * (weights @ dual.kernel) - 1)
+        return problem.weights * (np.exp(v) * (weights @ dual.kernel) - 1)
 
     other = minimize(
         value,
@@ -85,113 +84,115 @@ def test_another_optimiser_finds_the_same():
         method="L-BFGS-B",
         options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10},
     )
-    # A decrement below 1e-6 leaves half of that to gain.
+    # At a decrement below 1e-6 the value is at most half of that above the minimum.
     assert other.fun <= value(support.log_slopes) <= other.fun + 5e-7
-    # The optimality condition, u_i H_i = 1: at a decrement of 1e-6 the next step would be sqrt(1e-6 n) at the most.
+    # The optimality condition is u_i H_i = 1. At a decrement of 1e-6 the next step would be at most
+    # sqrt(1e-6 n).
     np.testing.assert_allclose(
         np.exp(support.log_slopes) * (support.weights @ dual.kernel), 1, atol=4e-3
     )
 
 
-def test_the_record_has_a_gap_that_closes_and_a_limit():
+def test_the_log_has_a_gap_that_closes_and_a_limit():
     rows = np.random.default_rng(0).normal(size=(40, 2))
-    record = Record(100)
+    log = NewtonLog(100)
     support = solve_on_support(
-        uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=1, record=record
+        uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=1, log=log
     )
-    gaps = [step["gap"] for step in record.steps]
+    gaps = [step["gap"] for step in log.steps]
     assert gaps[-1] < 1e-5 < gaps[0]
     assert min(gaps) >= 0  # weak duality
     assert support.converged
-    short = Record(1)
+    short = NewtonLog(1)
     assert not solve_on_support(
-        uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=3, record=short
+        uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=3, log=short
     ).converged
     assert len(short.steps) == 1
 
 
 def test_base_weights_average_one_under_every_proposal():
-    """E_q[prior / q] = 1, with and without a support to go by; no weight is above one over the prior's share."""
+    """E_q[prior / q] = 1 with and without a last support; weights are at most 1 / prior's share."""
     rng = np.random.default_rng(0)
-    posed = uniform(rng.normal(size=(30, 2)), 0.5)
-    for last in (None, solved(posed, 1024)):
-        proposal = _proposal(posed, last, rng)
-        parts = [part.draw(round(20_000 * part.share), rng) for part in proposal]
+    problem = uniform(rng.normal(size=(30, 2)), 0.5)
+    for last in (None, solved(problem, 1024)):
+        mixtures = proposal(problem, last, rng)
+        parts = [part.draw(round(20_000 * part.share), rng) for part in mixtures]
         points = np.concatenate(parts)
         log_q = log_sum_exp(
-            np.stack([np.log(part.share) + part.log_density(points) for part in proposal], axis=1)
+            np.stack([np.log(part.share) + part.log_density(points) for part in mixtures], axis=1)
         )
-        base = np.exp(proposal[0].log_density(points) - log_q)
-        assert abs(base.mean() - 1) < 4 * base.std() / np.sqrt(
-            len(base)
-        )  # independent draws would have this error; strata less
-        assert base.max() <= 1 / proposal[0].share + 1e-9
+        base = np.exp(mixtures[0].log_density(points) - log_q)
+        # Four standard errors of independent draws; those of strata are smaller.
+        assert abs(base.mean() - 1) < 4 * base.std() / np.sqrt(len(base))
+        assert base.max() <= 1 / mixtures[0].share + 1e-9
 
 
 def test_a_row_far_from_all_others_has_points_of_its_own():
-    """Ten deviations away: the prior alone puts no particle there, and its slope would be boundless."""
+    """Ten deviations away the prior puts no point, and the row's slope would be unbounded."""
     rows = np.append(np.random.default_rng(0).normal(size=60), 10.0)[:, None]
     weighted = merge(rows, np.zeros((61, 0)), np.ones(61))
     coordinates = Coordinates.of(weighted.X, weighted.weights, "full")
     path = BandwidthPath("full", 0.1, None, 0, lambda line: None)
     moved = WeightedRows(coordinates(weighted.X), weighted.y, weighted.weights)
     support = path.lead_to(moved, coordinates, 0.1)
-    posed = path.posed(moved, coordinates, 0.1)
+    problem = path.problem(moved, coordinates, 0.1)
     near = np.abs(support.points[:, 0] - moved.X[-1, 0]) < 0.2
     assert support.converged
     assert near.sum() > 20
-    # Near an isolated row the measure's mass a solves 1/(61 a) = temperature (1 + log of its density against the prior's): of the
-    # order of one over the rows, times ten for the temperature, divided by a logarithm of some ten.
+    # Near an isolated row the measure's mass a solves
+    # 1 / (61 a) = temperature (1 + log of its density against the prior's): of the order of one
+    # over the number of rows, times ten for the temperature, divided by a logarithm of about ten.
     assert 0.2 / 61 < support.weights[near].sum() < 5 / 61
     assert (
         np.abs(
-            np.exp(support.log_slopes) * (support.weights @ posed.kernel(support.points)) - 1
+            np.exp(support.log_slopes) * (support.weights @ problem.kernel(support.points)) - 1
         ).max()
         < 0.05
     )
 
 
 def test_more_points_come_closer():
-    """The gap of the dual found on N points falls like 1/N, as the square of an error of one over the root of N."""
+    """The gap of the dual found on N points falls like 1/N: the square of an error of 1/sqrt(N)."""
     rows = load("galaxies") / 10_000
-    posed = uniform((rows - rows.mean()) / rows.std(), 0.3)
+    problem = uniform((rows - rows.mean()) / rows.std(), 0.3)
     with jax.enable_x64(True):
-        problem = ep.FiniteSum(
-            ep.GaussianKernel(posed.rows, 0.3), ep.NegLog(), temperature=0.1, l2=0.05
+        continuous = ep.FiniteSum(
+            ep.GaussianKernel(problem.rows, 0.3), ep.NegLog(), temperature=0.1, l2=0.05
         )
-        exact = ep.grid.solve(problem, points=2001)
+        exact = ep.grid.solve(continuous, points=2001)
     height = (2 * np.pi * 0.09) ** -0.5
     gaps = []
     for count in (1024, 16384):
         values = []
         for seed in range(10):
-            support = solved(posed, count, seed)
+            support = solved(problem, count, seed)
             dual = exact.quadrature.slope(height / np.exp(support.log_slopes))
             density, _ = exact.quadrature.gibbs(dual)
             values.append(float(exact.quadrature.primal(density)) - float(exact.value))
         gaps.append(np.mean(values))
-    # 16 times in theory. Each mean is over ten values with a deviation about as large as themselves (few directions count), hence
-    # known to a third; the ratio of two to a half.
+    # 16 in theory. Each mean is over ten values with a deviation about as large as themselves (few
+    # directions count) and is therefore known to a third; the ratio of two, to a half.
     assert 16 / 2.5 < gaps[0] / gaps[1] < 16 * 2.5
 
 
 def test_of_many_rows_some_lead_the_way():
-    """A path that knows a fifth of the rows ends near the optimum for all of them: the slopes are then those of all."""
+    """A path with a fifth of the rows ends near the optimum for all, with slopes for all rows."""
     rng = np.random.default_rng(0)
     rows = merge(rng.normal(size=(10_000, 1)), np.zeros((10_000, 0)), np.ones(10_000))
     coordinates = Coordinates.of(rows.X, rows.weights, "full")
     path = BandwidthPath("full", 0.1, None, 0, lambda line: None)
     moved = WeightedRows(coordinates(rows.X), rows.y, rows.weights)
     support = path.lead_to(moved, coordinates, 0.5)
-    posed = path.posed(moved, coordinates, 0.5)
-    ratios = np.exp(support.log_slopes) * (support.weights @ posed.kernel(support.points))
+    problem = path.problem(moved, coordinates, 0.5)
+    ratios = np.exp(support.log_slopes) * (support.weights @ problem.kernel(support.points))
     np.testing.assert_allclose(ratios, 1, rtol=1e-9)
-    record = Record(40)
-    assert solve_on_support(posed, 1024, rng, last=support, rounds=1, record=record).converged
-    # Some ten degrees of freedom that 2000 rows know differ by 10 / (2 * 2000) nats, those of 1024 points by 10 / 1024.
+    log = NewtonLog(40)
+    assert solve_on_support(problem, 1024, rng, last=support, rounds=1, log=log).converged
+    # About ten degrees of freedom, estimated from 2000 rows, cost 10 / (2 * 2000) nats; those of
+    # 1024 points cost 10 / 1024.
     height = -0.5 * np.log(2 * np.pi * 0.25)
     assert (
-        abs(posed.weights @ support.log_slopes - height - record.steps[-1]["loss_particles"])
+        abs(problem.weights @ support.log_slopes - height - log.steps[-1]["loss_particles"])
         < 0.0125
     )
 
@@ -199,7 +200,8 @@ def test_of_many_rows_some_lead_the_way():
 def test_small_tools():
     rng = np.random.default_rng(0)
     weights = np.array([0.5, 0.25, 0.25, 0.0])
-    assert np.bincount(systematic(weights, 8, rng), minlength=4).tolist() == [4, 2, 2, 0]
+    chosen = systematic_indices(weights, 8, rng.random())
+    assert np.bincount(chosen, minlength=4).tolist() == [4, 2, 2, 0]
     a, b = rng.normal(size=(7, 3)), rng.normal(size=(5, 3))
     np.testing.assert_allclose(
         square_distances(a, b), ((a[:, None] - b[None]) ** 2).sum(axis=2), atol=1e-12

@@ -1,6 +1,7 @@
 """Tables in files, and the commands that learn from them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 import entroplay as ep
 from entroplay.commands import main
 from entroplay.commands.drawing import marginal
-from entroplay.commands.estimate import _task
+from entroplay.commands.fit_study import task_of
+from entroplay.commands.table_model import TableModel
 from entroplay.commands.tables import Inputs, Table, TableError, read_table, to_csv
 from entroplay.sklearn import MeanFieldDensity
 
@@ -60,10 +62,10 @@ def test_parquet_is_read_too(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3\n", "row 3 has 1 fields, the header 2"),
+        ("a,b\n1,2\n3\n", "row 3 has 1 fields, but the header has 2"),
         ("a,b\n1,\n", "column 'b' has no value in row 2"),
         ("a,b\nNA,1\n", "column 'a' has no value in row 2"),
-        ("a,a\n1,2\n", "every column needs a name of its own"),
+        ("a,a\n1,2\n", "every column needs a unique name"),
         ("a,b\n", "must have a header and at least one row"),
         ("a,b\n1,inf\n", "column 'b' has entries that are not finite"),
     ],
@@ -91,7 +93,7 @@ def test_a_csv_that_was_written_is_read_again(tmp_path):
     ],
 )
 def test_the_task_follows_from_the_target(values, task):
-    assert _task(values) == task
+    assert task_of(values) == task
 
 
 @pytest.mark.slow
@@ -115,21 +117,15 @@ def test_a_marginal_of_all_columns_is_the_density():
         (["fit", "nothing.csv", "--target", "price"], "There is no file nothing.csv"),
         (
             ["fit", "data.csv", "--target", "colour", "--task", "regression"],
-            "Column 'colour' must hold numbers, got",
-        ),
-        (
-            ["fit", "data.csv", "--target", "price", "--out", "picture.bmp"],
-            "--out must end in .png, .svg, .pdf",
-        ),
-        (
-            ["fit", "data.csv", "--target", "price", "--model", "no/where"],
-            "There is no folder no to write to",
+            "data.csv: column 'colour' must hold numbers, got",
         ),
         (["fit", "data.csv", "--target", "price", "--ignore", "size"], "has no column 'size'"),
-        (["density", "data.csv", "--columns", "width,colour"], "Column 'colour' must hold numbers"),
+        (
+            ["density", "data.csv", "--columns", "width,colour"],
+            "column 'colour' must hold numbers",
+        ),
         (["predict", "nothing", "data.csv"], "No such file or directory: 'nothing'"),
         (["predict", "data.csv", "data.csv"], "data.csv is cut short, or not a safetensors file"),
-        (["predict", "nothing", "data.csv", "--out", "x.txt"], "--out must end in .csv"),
     ],
 )
 def test_wrong_commands_say_why_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
@@ -139,6 +135,39 @@ def test_wrong_commands_say_why_in_one_line(tmp_path, monkeypatch, capsys, argum
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "--target", "y", "--out", "picture.bmp"], "--out: must end in .png, .svg, .pdf"),
+        (["fit", "--target", "y", "--model", "no/where"], "--model: there is no folder no to"),
+        (["predict", "model", "--out", "x.txt"], "--out: must end in .csv, .png, .svg, .pdf"),
+    ],
+)
+def test_files_that_cannot_be_written_are_wrong_options(capsys, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "data.csv"])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_stored_model_predicts_as_it_did(tmp_path, capsys):
+    """The file was written by version 0.1.0; its predictions are those of that version."""
+    golden = Path(__file__).parent / "golden"
+    expected = json.loads((golden / "expected.json").read_text())["table_model"]
+    data = write(tmp_path, expected["data"])
+    assert main(["predict", str(golden / "table_model.safetensors"), str(data)]) == 0
+    predicted = read_table(write(tmp_path, capsys.readouterr().out, "predicted.csv"))
+    before = read_table(write(tmp_path, expected["predictions"], "before.csv"))
+    np.testing.assert_allclose(predicted.column("height"), before.column("height"), rtol=1e-5)
+    model = TableModel.load(golden / "table_model.safetensors")
+    model.save(tmp_path / "again")
+    again = TableModel.load(tmp_path / "again")
+    assert (again.target, again.inputs) == (model.target, model.inputs)
+    np.testing.assert_array_equal(
+        again.predict(read_table(data))["height"], model.predict(read_table(data))["height"]
+    )
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import shapely
 
 import entroplay as ep
 from entroplay.base import native
-from entroplay.problems.features import raster
+from entroplay.problems.features import raster, raster_reference
 
 HEIGHT, WIDTH = 11, 13
 KERNELS = pytest.mark.skipif(native.missing() is not None, reason="no kernels here")
@@ -63,8 +63,8 @@ KINDS = (
 )
 IMPLEMENTATIONS = {
     "reference": (
-        raster.reference_gather,
-        lambda c, k: raster.reference_deposit(c, k, height=HEIGHT, width=WIDTH),
+        raster_reference.reference_gather,
+        lambda c, k: raster_reference.reference_deposit(c, k, height=HEIGHT, width=WIDTH),
     ),
     "kernel": (raster.gather, lambda c, k: raster.deposit(c, k, HEIGHT, WIDTH)),
 }
@@ -113,7 +113,9 @@ def test_coverage_pixel_by_pixel_is_the_clipped_area(kind):
     with jax.enable_x64(True):
         features = ep.Triangles((HEIGHT, WIDTH), channels=1)
         corners = triangles(kind, 10, rng)
-        covered = raster.coverage(jnp.asarray(corners), features.rows[:, 0], features.rows[:, 1])
+        covered = raster_reference.coverage(
+            jnp.asarray(corners), features.rows[:, 0], features.rows[:, 1]
+        )
     for row, one in zip(np.asarray(covered), corners, strict=True):
         np.testing.assert_allclose(row.reshape(HEIGHT, WIDTH), clipped_area(one), atol=1e-9)
 
@@ -209,23 +211,27 @@ def test_the_kernels_are_the_reference(channels, dtype):
         pairs = [
             (
                 raster.gather(corners, colours, picture)[0],
-                raster.reference_gather(corners, colours, picture)[0],
+                raster_reference.reference_gather(corners, colours, picture)[0],
             ),
             (
                 raster.deposit(corners, colours, **size),
-                raster.reference_deposit(corners, colours, **size),
+                raster_reference.reference_deposit(corners, colours, **size),
             ),
-            (raster.square_norm(corners, weights), raster.reference_square_norm(corners, weights)),
+            (
+                raster.square_norm(corners, weights),
+                raster_reference.reference_square_norm(corners, weights),
+            ),
             (
                 raster.deposit_squares(corners, colours, **size),
-                raster.reference_deposit_squares(corners, colours, **size),
+                raster_reference.reference_deposit_squares(corners, colours, **size),
             ),
         ]
         tolerance = 1e-10 if dtype == np.float64 else 2e-3
         for kernel, reference in pairs:
             np.testing.assert_allclose(kernel, reference, atol=tolerance, rtol=tolerance)
         ours, theirs = (
-            g(corners, colours, picture)[1] for g in (raster.gather, raster.reference_gather)
+            g(corners, colours, picture)[1]
+            for g in (raster.gather, raster_reference.reference_gather)
         )
         scale = 1 + np.abs(np.asarray(corners)).max(axis=1, keepdims=True)
         np.testing.assert_allclose(ours / scale, theirs / scale, atol=tolerance)
@@ -245,7 +251,8 @@ def test_layers_are_what_a_viewer_shows_and_know_their_slopes(implementation, ch
         rng.uniform(size=(HEIGHT, WIDTH, channels)),
     )
     lay = jax.jit(
-        raster.lay if implementation == "kernel" else raster.reference_lay, static_argnames="levels"
+        raster.lay if implementation == "kernel" else raster_reference.reference_lay,
+        static_argnames="levels",
     )
     pictures = {
         0.0: np.broadcast_to(background, target.shape),
@@ -342,7 +349,7 @@ def test_whatever_the_corners_kernel_reference_and_transpose_agree(corners):
     )
 
 
-_jitted_reference = jax.jit(raster.reference_gather)
+_jitted_reference = jax.jit(raster_reference.reference_gather)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

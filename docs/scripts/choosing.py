@@ -1,4 +1,7 @@
-"""All solvers on three problems, each in a process of its own: certified gap, pulls, passes, seconds and memory."""
+"""All solvers on three problems: certified gap, pulls, passes, seconds and memory.
+
+Each run has a separate process, because memory is that of the process.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,17 @@ import tables
 import entroplay as ep
 
 PULLS = 1000
+"""Gradient passes over all particles that each solver may make."""
 
 
 def regression() -> ep.FiniteSum:
+    """The paper's network without a bias."""
     X, y = ep.teacher.cosine_teacher()
     return ep.FiniteSum(ep.Neurons(X), ep.Squared(y), temperature=0.01, l2=0.01)
 
 
 def classification() -> ep.FiniteSum:
+    """Two classes, 30 standardised inputs."""
     from sklearn.datasets import load_breast_cancer
 
     X, y = load_breast_cancer(return_X_y=True)
@@ -33,9 +39,10 @@ def classification() -> ep.FiniteSum:
 
 
 def density() -> ep.FiniteSum:
+    """The length of the petals of three species."""
     from sklearn.datasets import load_iris
 
-    x = load_iris().data[:, 2]  # the petals' length, in three species
+    x = load_iris().data[:, 2]
     x = (x - x.mean()) / x.std()
     return ep.FiniteSum(ep.GaussianKernel(x, bandwidth=0.2), ep.NegLog(), temperature=0.1, l2=0.05)
 
@@ -57,7 +64,7 @@ SOLVERS = {
 
 
 def one(problem_name: str, solver_name: str, *, only_compile: bool) -> dict[str, object]:
-    """Solve twice, so that the second run finds everything compiled; measure, then certify."""
+    """Solve twice, the first time to compile; measure the second run, then certify it."""
     problem, solver = PROBLEMS[problem_name](), SOLVERS[solver_name]()
     try:
         probe = ep.solve(problem, solver, iterations=1)
@@ -89,7 +96,8 @@ def main() -> None:
         for problem in PROBLEMS:
             rows.append([f"**{problem}**", *[""] * 6])
             for solver in SOLVERS:
-                for turn in ("compile", "measure"):  # compiling takes memory of its own
+                # Compiling needs memory too: a first process fills the cache, a second measures.
+                for turn in ("compile", "measure"):
                     command = [sys.executable, __file__, problem, solver, turn]
                     done = subprocess.run(
                         command, capture_output=True, text=True, check=True, env=environment
@@ -106,11 +114,15 @@ def main() -> None:
         "seconds",
         "MiB",
     ]
-    note = f"1000 particles, about {PULLS} gradient passes each, seed 0; MiB is the process's peak before the certificate."
+    note = (
+        f"1000 particles, about {PULLS} gradient passes each, seed 0; MiB is the process's peak "
+        "before the certificate."
+    )
     tables.write("choosing", header, rows, note)
 
 
 def _cells(result: dict[str, object]) -> list[str]:
+    """One result as the cells of its table row."""
     if "refused" in result:
         return ["refused", *[""] * 5]
     bound = f"{result['bound']:.1e}" + ("" if result["mixed"] else " (not verified)")

@@ -1,4 +1,7 @@
-"""1000 -> 50 particles of the paper's network: errors of the three methods and of random subsets, at points held out."""
+"""1000 -> 50 particles of the paper's network: errors at points that were held out.
+
+Compared are the three methods of `compress` and random subsets.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ def main() -> None:
     full, at = np.asarray(solution.predict(X)), problem.features.at(X)
 
     def errors(cloud, weights) -> tuple[float, float]:
+        """Root mean square errors with equal and with calibrated weights."""
         return tuple(
             float(np.sqrt(np.mean((np.asarray(at.average(cloud, w)) - full) ** 2)))
             for w in (None, weights)
@@ -56,8 +60,9 @@ def main() -> None:
         )
     spread = float(full.std())
     note = (
-        f"Root mean square distance from the predictions of all 1000 particles at 1000 new points, where these have a standard "
-        f"deviation of {spread:.3f}. The gain is that of the calibrated subset over random ones with equal weights."
+        "Root mean square distance from the predictions of all 1000 particles at 1000 new points, "
+        f"where these have a standard deviation of {spread:.3f}. The gain is that of the "
+        "calibrated subset over random ones with equal weights."
     )
     tables.write(
         "compression",

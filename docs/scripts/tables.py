@@ -1,4 +1,4 @@
-"""What the scripts that make the documentation's tables share."""
+"""Shared by the scripts that make the documentation's tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TABLES = Path(__file__).parents[1] / "tables"
 
 
 def write(name: str, header: list[str], rows: list[list[str]], note: str = "") -> None:
-    """Write docs/tables/NAME.md and show it."""
+    """Write docs/tables/NAME.md and print it."""
     script = Path(sys.argv[0]).resolve().relative_to(Path(__file__).resolve().parents[2])
     lines = [
         "| " + " | ".join(header) + " |",

@@ -1,4 +1,4 @@
-"""`python -m entroplay`."""
+"""`python -m entroplay`: the command line without the installed script."""
 
 from .commands import run
 

@@ -1,0 +1,1 @@
+"""Foundations that know nothing of measures: argument checks, compilation, records, kernels."""

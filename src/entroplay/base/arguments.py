@@ -1,4 +1,4 @@
-"""Checks of what users pass in: every message names the parameter, what it must be and what it got."""
+"""Checks of arguments. Every message names the parameter, what it must be and what it got."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ import numpy as np
 from jaxtyping import Array
 
 Schedule = Callable[[Any], Any]
-"""A function of the outer iteration (an optax schedule, for instance) that returns a number."""
+"""A function from the outer iteration to a number, an optax schedule for instance."""
+
+LONGEST = 80
+"""Maximum number of characters of a value that an error message quotes."""
 
 
 def invalid(owner: str, name: str, must_be: str, got: object) -> ValueError:
-    """The one sentence in which every bad argument is reported."""
+    """The error for a bad argument, in the one sentence that all checks share."""
     return ValueError(f"The '{name}' parameter of {owner} must be {must_be}. Got {got!r} instead.")
 
 
@@ -33,9 +36,15 @@ def is_number(value: object) -> bool:
 
 def positive(owner: str, name: str, value: object) -> float:
     """`value` as a float, if it is a finite positive number."""
-    if not is_number(value) or not math.isfinite(float(value)) or float(value) <= 0:  # type: ignore[arg-type]
+    number = _as_float(value)
+    if not math.isfinite(number) or number <= 0:
         raise invalid(owner, name, "a finite positive number", value)
-    return float(value)  # type: ignore[arg-type]
+    return number
+
+
+def _as_float(value: object) -> float:
+    """`value` as a float; NaN, which no range contains, if it is not a number."""
+    return float(value) if is_number(value) else math.nan  # type: ignore[arg-type]
 
 
 def whole(owner: str, name: str, value: object, *, least: int = 1) -> int:
@@ -69,7 +78,7 @@ def one_of(owner: str, name: str, value: object, choices: tuple[str, ...]) -> st
 def real_array(
     owner: str, name: str, value: object, *, ndim: tuple[int, ...] | None = None
 ) -> Array:
-    """`value` as a finite floating JAX array of the default precision, with a non-empty leading axis."""
+    """`value` as a finite floating JAX array of the default precision, with at least one entry."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -81,6 +90,7 @@ def real_array(
         raise invalid(owner, name, "a non-empty array", f"an array of shape {array.shape}")
     bad = ~np.isfinite(array)
     if bad.any():
+        # Name the first bad entry: in a large array it is hard to find otherwise.
         first = int(np.argmax(bad))
         index = ", ".join(str(int(i)) for i in np.unravel_index(first, array.shape))
         where = f"{array.ravel()[first]} at [{index}]"
@@ -90,6 +100,7 @@ def real_array(
             "finite (no NaN, no infinity)",
             f"{int(bad.sum())} bad entries, the first {where}",
         )
+    # In single precision, a finite number above about 3e38 becomes infinite.
     with np.errstate(over="ignore"):
         converted = jnp.asarray(array, dtype=jnp.result_type(float))
     if not bool(jnp.isfinite(converted).all()):
@@ -105,7 +116,7 @@ def real_array(
 def number_or_schedule(
     owner: str, name: str, value: object, *, at_most: float = math.inf
 ) -> float | Schedule:
-    """A number in (0, at_most], or a schedule whose values are checked by `schedule_values` before a run."""
+    """A number in (0, at_most], or a schedule. `check_schedule` checks its values before a run."""
     if callable(value):
         return value
     must_be = (
@@ -113,19 +124,19 @@ def number_or_schedule(
         if math.isfinite(at_most)
         else "a positive number or a schedule"
     )
-    if not is_number(value) or not 0 < float(value) <= at_most or not math.isfinite(float(value)):  # type: ignore[arg-type]
+    number = _as_float(value)
+    if not 0 < number <= at_most or not math.isfinite(number):
         raise invalid(owner, name, must_be, value)
-    return float(value)  # type: ignore[arg-type]
+    return number
 
 
 def check_schedule(
     owner: str, name: str, value: object, iterations: int, *, at_most: float = math.inf
 ) -> None:
-    """Refuse a schedule that leaves (0, at_most] at any of the iterations to come; numbers pass."""
+    """Refuse a schedule that leaves (0, at_most] in any iteration of the run; numbers pass."""
     if not callable(value):
         return
     values = np.asarray(jax.vmap(value)(jnp.arange(iterations)))
-    bad = ~(np.isfinite(values) & (values > 0) & (values <= at_most))
     if values.shape != (iterations,):
         raise invalid(
             owner,
@@ -133,6 +144,7 @@ def check_schedule(
             "a schedule that returns one number per iteration",
             f"values of shape {values.shape[1:]}",
         )
+    bad = ~(np.isfinite(values) & (values > 0) & (values <= at_most))
     if bad.any():
         first = int(np.argmax(bad))
         upper = f"{at_most:g}]" if math.isfinite(at_most) else "infinity)"
@@ -145,15 +157,16 @@ def check_schedule(
 
 
 def per_row(x: Array, like: Array) -> Array:
-    """Reshape one number per row so that it multiplies rows of one or of several channels."""
+    """Reshape one number per row to multiply rows of one or of several channels."""
     return x.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def value_at(value: Any, iteration: Any) -> Any:
-    """The number itself, or the schedule's value at this iteration."""
+    """`value` if it is a number, the schedule's value at this iteration if it is a schedule."""
     return value(iteration) if callable(value) else value
 
 
 def _brief(value: object) -> str:
+    """The representation of `value`, cut to `LONGEST` characters."""
     text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

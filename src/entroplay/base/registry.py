@@ -1,13 +1,15 @@
 """The records that files may hold. Each class registers itself, so file code knows none of them.
 
-Reading a file fills declared fields of registered classes and never calls a constructor or any other
-code that the file names. A class that is not registered cannot be read, whatever the file says.
+Reading a file fills declared fields of registered classes and never calls a constructor or any
+other code that the file names. A class that is not registered cannot be read, whatever the file
+says.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 Record = TypeVar("Record", bound=type)
@@ -60,3 +62,16 @@ def load_home(kind: str) -> None:
     """Import the package that registers this kind of file, if it is not part of the core."""
     if kind in HOMES:
         importlib.import_module(HOMES[kind])
+
+
+def record_named(name: str) -> type:
+    """The registered class of this name, anywhere in the library; `KeyError` if there is none.
+
+    A solution may name a record of an application, such as the painter's solver, whose package has
+    not been imported yet.
+    """
+    for home in HOMES.values():
+        if name not in RECORDS:
+            with suppress(ImportError):  # an optional dependency is missing, and so is its package
+                importlib.import_module(home)
+    return RECORDS[name]

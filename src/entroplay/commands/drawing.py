@@ -8,70 +8,87 @@ from typing import Any
 import numpy as np
 
 from ..sklearn.bandwidth import log_density
+from ..verbs.plot import pyplot
+from .table_model import TableModel
+from .tables import Table, labels_of
+
+MOST_COLUMNS = 4
+"""Maximum number of columns of a density that are drawn against each other."""
+MARGIN = 0.1
+"""Fraction of the data's range by which the picture of a density extends beyond it."""
+GRID = 120
+"""Number of points along each axis at which a density is drawn."""
+LEVELS = (-6.0, -4.5, -3.0, -2.0, -1.0, -0.3)
+"""Contours of a density, as logarithms relative to its maximum."""
+DPI = 120
 
 
-def _canvas() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from ..verbs.plot import pyplot
-
-    return pyplot()
+def draw_predicted(
+    model: TableModel, table: Table, columns: dict[str, np.ndarray], path: Path
+) -> None:
+    """Draw predictions against the truth if the table has it, and their distribution otherwise."""
+    if model.target is None:
+        draw_density(model.estimator, model.inputs.matrix(table), model.inputs.names, path)
+        return
+    predicted, classification = columns[model.target], model.classification
+    if model.target in table.columns:
+        truth = table.columns[model.target]
+        truth = labels_of(truth) if classification else truth
+        draw_predictions(truth, predicted, model.target, path, classification)
+    else:
+        draw_distribution(predicted, model.target, path, classification)
 
 
 def draw_predictions(
     y: np.ndarray, predicted: np.ndarray, target: str, path: Path, classification: bool
 ) -> None:
-    """Predicted against true: points about a diagonal, or a table of counts."""
-    plt = _canvas()
+    """Draw predictions against the truth: points about a diagonal, or a table of counts."""
+    plt = pyplot()
     figure, axes = plt.subplots(figsize=(5.6, 5), layout="constrained")
     if classification:
-        labels = np.unique(np.concatenate([y, predicted]))
-        counts = np.array([[np.sum((y == a) & (predicted == b)) for b in labels] for a in labels])
-        axes.imshow(
-            counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), cmap="Blues", vmin=0, vmax=1
-        )
-        for i, j in np.ndindex(counts.shape):
-            if counts[i, j]:
-                dark = counts[i, j] > counts[i].sum() / 2
-                axes.text(
-                    j,
-                    i,
-                    str(counts[i, j]),
-                    ha="center",
-                    va="center",
-                    color="white" if dark else "black",
-                )
-        axes.set_xticks(
-            range(len(labels)), [str(v) for v in labels], rotation=45 if len(labels) > 5 else 0
-        )
-        axes.set_yticks(range(len(labels)), [str(v) for v in labels])
-        axes.set(
-            xlabel=f"predicted {target}",
-            ylabel=f"true {target}",
-            title=f"{np.mean(y == predicted):.1%} of {len(y)} right",
-        )
+        _confusion(axes, y, predicted)
+        title = f"{np.mean(y == predicted):.1%} of {len(y)} right"
     else:
         low, high = min(y.min(), predicted.min()), max(y.max(), predicted.max())
         axes.plot([low, high], [low, high], color="0.6", lw=1, label="perfect")
         axes.scatter(predicted, y, s=14, alpha=0.6, label=f"{len(y)} rows")
-        r2 = 1 - np.sum((y - predicted) ** 2) / max(np.sum((y - y.mean()) ** 2), 1e-300)
-        axes.set(xlabel=f"predicted {target}", ylabel=f"true {target}", title=f"R2 = {r2:.3f}")
         axes.legend(fontsize="small")
-    figure.savefig(path, dpi=120)
+        r2 = 1 - np.sum((y - predicted) ** 2) / max(np.sum((y - y.mean()) ** 2), 1e-300)
+        title = f"R2 = {r2:.3f}"
+    axes.set(xlabel=f"predicted {target}", ylabel=f"true {target}", title=title)
+    figure.savefig(path, dpi=DPI)
     plt.close(figure)
 
 
-def draw_density(model: Any, X: np.ndarray, names: list[str], path: Path, most: int = 4) -> None:
-    """One column: a curve over a histogram. More: all pairs of the first few, contours over points, curves on the diagonal."""
-    plt = _canvas()
-    d = min(len(names), most)
+def _confusion(axes: Any, y: np.ndarray, predicted: np.ndarray) -> None:
+    """Draw how often each label was predicted for each true one, shaded by row."""
+    labels = np.unique(np.concatenate([y, predicted]))
+    counts = np.array([[np.sum((y == a) & (predicted == b)) for b in labels] for a in labels])
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    for i, j in np.ndindex(counts.shape):
+        if counts[i, j]:
+            colour = "white" if counts[i, j] > counts[i].sum() / 2 else "black"
+            axes.text(j, i, str(counts[i, j]), ha="center", va="center", color=colour)
+    names = [str(label) for label in labels]
+    axes.set_xticks(range(len(labels)), names, rotation=45 if len(labels) > 5 else 0)
+    axes.set_yticks(range(len(labels)), names)
+
+
+def draw_density(model: Any, X: np.ndarray, names: list[str], path: Path) -> None:
+    """Draw a density: a curve over a histogram for each column, contours over points for each pair.
+
+    Only the first `MOST_COLUMNS` columns are drawn.
+    """
+    plt = pyplot()
+    d = min(len(names), MOST_COLUMNS)
     figure, axes = plt.subplots(
         d, d, figsize=(max(6, 3 * d), max(4.5, 2.7 * d)), layout="constrained", squeeze=False
     )
     low, high = X.min(axis=0), X.max(axis=0)
-    margin = 0.1 * np.where(high > low, high - low, 1)
-    grids = [np.linspace(low[j] - margin[j], high[j] + margin[j], 120) for j in range(d)]
+    margin = MARGIN * np.where(high > low, high - low, 1)
+    grids = [np.linspace(low[j] - margin[j], high[j] + margin[j], GRID) for j in range(d)]
+    # Columns on the diagonal, pairs below it, nothing above.
     for i, j in np.ndindex(d, d):
         panel = axes[i, j]
         if j > i:
@@ -83,10 +100,8 @@ def draw_density(model: Any, X: np.ndarray, names: list[str], path: Path, most: 
             panel.set_yticks([])
         else:
             mesh = np.stack(np.meshgrid(grids[j], grids[i]), axis=-1)
-            values = marginal(model, mesh.reshape(-1, 2), [j, i]).reshape(
-                len(grids[i]), len(grids[j])
-            )
-            levels = values.max() + np.array([-6.0, -4.5, -3.0, -2.0, -1.0, -0.3])
+            values = marginal(model, mesh.reshape(-1, 2), [j, i]).reshape(GRID, GRID)
+            levels = values.max() + np.array(LEVELS)
             panel.contour(grids[j], grids[i], values, levels=levels, linewidths=0.9)
             panel.scatter(X[:, j], X[:, i], s=6, alpha=0.35, color="0.3")
         if i == d - 1:
@@ -96,13 +111,15 @@ def draw_density(model: Any, X: np.ndarray, names: list[str], path: Path, most: 
     figure.suptitle(
         f"Density of {len(X)} rows" + (f", first {d} columns" if d < len(names) else "")
     )
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=DPI)
     plt.close(figure)
 
 
 def marginal(model: Any, points: np.ndarray, columns: list[int]) -> np.ndarray:
-    """The log-density of some columns alone: that of a mixture of normals is one again."""
+    """The log-density of some columns alone, which is that of a mixture of normals again."""
     root = np.linalg.cholesky(model.covariance_[np.ix_(columns, columns)])
+    # In the coordinates x -> root^-1 x every component is a standard normal; the change of
+    # variables adds -log det root.
     centres, rows = (
         np.linalg.solve(root, values.T).T for values in (model.locations_[:, columns], points)
     )
@@ -110,8 +127,8 @@ def marginal(model: Any, points: np.ndarray, columns: list[int]) -> np.ndarray:
 
 
 def draw_distribution(predicted: np.ndarray, target: str, path: Path, classification: bool) -> None:
-    """How predictions are distributed, where there is no truth to hold them against."""
-    plt = _canvas()
+    """Draw how predictions are distributed, for a table that does not hold the truth."""
+    plt = pyplot()
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     if classification:
         labels, counts = np.unique(predicted, return_counts=True)
@@ -119,5 +136,5 @@ def draw_distribution(predicted: np.ndarray, target: str, path: Path, classifica
     else:
         axes.hist(predicted, bins="auto")
     axes.set(xlabel=f"predicted {target}", ylabel="rows")
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=DPI)
     plt.close(figure)

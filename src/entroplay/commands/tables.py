@@ -1,32 +1,37 @@
-"""Tables in files: csv by the standard library, parquet where pyarrow or polars is installed."""
+"""Tables in files: csv by the standard library, parquet if pyarrow or polars is installed."""
 
 from __future__ import annotations
 
 import csv
-import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .options import UsageError
+
 MISSING = ("", "na", "nan", "n/a", "null", "none", "?")
+"""Entries that stand for a missing value, in lower case."""
+SAMPLE = 4096
+"""Number of characters of a csv file among which its delimiter is looked for."""
 
 
-class TableError(ValueError):
+class TableError(UsageError):
     """A table that cannot be used, and why."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns of equal length: numbers, or texts."""
+    """Named columns of equal length, each of numbers or of texts."""
 
     name: str
     columns: dict[str, np.ndarray]
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return len(next(iter(self.columns.values()), ()))
 
     def column(self, name: str) -> np.ndarray:
         """One column by its name."""
@@ -36,9 +41,18 @@ class Table:
             )
         return self.columns[name]
 
+    def numbers(self, name: str) -> np.ndarray:
+        """A column that must hold numbers."""
+        column = self.column(name)
+        if column.dtype == object:
+            raise TableError(
+                f"{self.name}: column {name!r} must hold numbers, got {column[0]!r} among others."
+            )
+        return column
+
 
 def read_table(path: Path) -> Table:
-    """A table with a header, from a .csv (or .tsv) or a .parquet file."""
+    """Read a table with a header from a .csv, .tsv, .txt or .parquet file."""
     if not path.is_file():
         raise TableError(f"There is no file {path}.")
     if path.suffix.lower() in (".parquet", ".pq"):
@@ -48,11 +62,12 @@ def read_table(path: Path) -> Table:
     return Table(path.name, _checked(path, _csv(path)))
 
 
-def _csv(path: Path) -> dict[str, Sequence[Any]]:
+def _csv(path: Path) -> Mapping[str, Sequence[Any]]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            sample = file.read(4096)
+            sample = file.read(SAMPLE)
             file.seek(0)
+            # The delimiter is the candidate that is most frequent in the header.
             delimiter = max(",;\t", key=sample.split("\n", 1)[0].count)
             rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row]
     except (csv.Error, UnicodeDecodeError) as error:
@@ -63,7 +78,7 @@ def _csv(path: Path) -> dict[str, Sequence[Any]]:
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
             raise TableError(
-                f"{path}: row {number} has {len(row)} fields, the header {len(header)}."
+                f"{path}: row {number} has {len(row)} fields, but the header has {len(header)}."
             )
     return {
         name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(_names(path, header))
@@ -71,41 +86,52 @@ def _csv(path: Path) -> dict[str, Sequence[Any]]:
 
 
 def _names(path: Path, header: list[str]) -> list[str]:
-    twice = {name for name in header if header.count(name) > 1 or not name}
-    if twice:
+    bad = {name for name in header if header.count(name) > 1 or not name}
+    if bad:
         raise TableError(
-            f"{path}: every column needs a name of its own; these are empty or repeated: {sorted(twice)}."
+            f"{path}: every column needs a unique name; these are empty or repeated: {sorted(bad)}."
         )
     return header
 
 
-def _parquet(path: Path) -> dict[str, Sequence[Any]]:
-    for module, read in (("pyarrow.parquet", "read_table"), ("polars", "read_parquet")):
-        try:
-            table = getattr(importlib.import_module(module), read)(path)
-        except ImportError:
-            continue
-        except Exception as error:  # each library has exceptions of its own
-            raise TableError(f"{path} cannot be read as parquet: {error}") from error
-        columns = (
-            table.to_pydict() if hasattr(table, "to_pydict") else table.to_dict(as_series=False)
+def _parquet(path: Path) -> Mapping[str, Sequence[Any]]:
+    read = _parquet_reader()
+    if read is None:
+        raise TableError(
+            f"{path}: parquet files need pyarrow or polars (pip install pyarrow). "
+            "A .csv file needs neither."
         )
-        if not columns or not len(next(iter(columns.values()))):
-            raise TableError(f"{path} has no rows.")
-        return columns
-    raise TableError(
-        f"{path}: parquet files need pyarrow or polars (pip install pyarrow). A .csv file needs nothing."
-    )
+    try:
+        columns = read(path)
+    except Exception as error:  # the two libraries raise errors of their own types
+        raise TableError(f"{path} cannot be read as parquet: {error}") from error
+    if not columns or not len(next(iter(columns.values()))):
+        raise TableError(f"{path} has no rows.")
+    return columns
 
 
-def _checked(path: Path, columns: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
+def _parquet_reader() -> Callable[[Path], Mapping[str, Sequence[Any]]] | None:
+    """A function that reads parquet files, if a library for it is installed."""
+    with suppress(ImportError):
+        from pyarrow import parquet  # pyright: ignore[reportMissingImports]
+
+        return lambda path: parquet.read_table(path).to_pydict()
+    with suppress(ImportError):
+        import polars
+
+        return lambda path: polars.read_parquet(path).to_dict(as_series=False)
+    return None
+
+
+def _checked(path: Path, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
     """Numbers where every entry is one, texts otherwise; nothing may be missing."""
     checked = {}
     for name, values in columns.items():
-        for number, value in enumerate(values, start=2):
+        for number, value in enumerate(values, start=2):  # row 1 is the header
             if value is None or str(value).strip().lower() in MISSING:
                 raise TableError(
-                    f"{path}: column {name!r} has no value in row {number}. Fill it in, or leave out the row."
+                    f"{path}: column {name!r} has no value in row {number}. "
+                    "Fill it in, or leave out the row."
                 )
         try:
             column = np.array([float(value) for value in values])
@@ -117,9 +143,20 @@ def _checked(path: Path, columns: dict[str, Sequence[Any]]) -> dict[str, np.ndar
     return checked
 
 
+def labels_of(column: np.ndarray) -> np.ndarray:
+    """A column as class labels: texts, whole numbers, or other numbers as texts."""
+    if column.dtype == object:
+        return column.astype(str).astype(object)
+    if (column == np.round(column)).all():
+        return column.astype(int)
+    return np.array([_text(value) for value in column], dtype=object)
+
+
 @dataclass(frozen=True)
 class Inputs:
-    """How columns become numbers: a numeric column as it is, a text one as an indicator for each of its values.
+    """How columns become numbers.
+
+    A numeric column is used as it is. A text column becomes one indicator for each of its values.
 
     Attributes:
         columns: names, each with its values (texts) or None (numbers).
@@ -129,7 +166,7 @@ class Inputs:
 
     @classmethod
     def of(cls, table: Table, leave_out: Sequence[str] = ()) -> Inputs:
-        """All columns but some."""
+        """All columns of a table, except some."""
         kept = [(name, values) for name, values in table.columns.items() if name not in leave_out]
         if not kept:
             raise TableError(f"{table.name} has no column left to learn from.")
@@ -139,28 +176,29 @@ class Inputs:
             )
         )
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [name for name, _ in self.columns]
+
     def matrix(self, table: Table) -> np.ndarray:
-        """(n, p), from a table that has these columns."""
+        """The inputs (n, p) in a table that has these columns. An unknown text has no indicator."""
         parts = []
         for name, values in self.columns:
-            column = table.column(name)
             if values is None:
-                if column.dtype == object:
-                    raise TableError(
-                        f"{table.name}: column {name!r} must hold numbers, got {column[0]!r} among others."
-                    )
-                parts.append(column[:, None])
+                parts.append(table.numbers(name)[:, None])
             else:
-                texts = np.array([_text(v) for v in column])
+                texts = np.array([_text(v) for v in table.column(name)])
                 parts.append((texts[:, None] == np.array(values)[None, :]).astype(float))
         return np.concatenate(parts, axis=1)
 
     def to_list(self) -> list[Any]:
-        """For a file."""
+        """The columns as plain lists, for a file."""
         return [[name, None if values is None else list(values)] for name, values in self.columns]
 
     @classmethod
     def from_list(cls, items: list[Any]) -> Inputs:
+        """The columns that `to_list` wrote."""
         return cls(
             tuple((name, None if values is None else tuple(values)) for name, values in items)
         )
@@ -171,13 +209,13 @@ def _text(value: Any) -> str:
 
 
 def write_csv(path: Path, columns: dict[str, np.ndarray]) -> None:
-    """A csv file with a header."""
+    """Write a csv file with a header."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         file.write(to_csv(columns))
 
 
 def to_csv(columns: dict[str, np.ndarray]) -> str:
-    """The text of a csv file."""
+    """The text of a csv file with these columns."""
     lines = [",".join(map(_quoted, columns))]
     lines += [
         ",".join(_quoted(v) for v in row)

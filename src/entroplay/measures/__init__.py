@@ -1,0 +1,1 @@
+"""What can be computed of one measure: averages, gaps, entropies, integrals."""

@@ -1,8 +1,9 @@
 r"""Weights for a cloud that knows less than the solver does.
 
-m draws of q_g estimate E_q[h] with variance Var(h)/m, but the solver knows the moments H on the training rows far better.
-The regression estimator of survey sampling uses that: among all weights that sum to one and reproduce H, take those
-closest to 1/m (Deville and Sarndal 1992). What the weights learn on the training rows carries over to new ones.
+m draws of q_g estimate E_q[h] with variance Var(h)/m, but the solver knows the moments H on the
+training rows far better. The regression estimator of survey sampling uses that: among all weights
+that sum to one and reproduce H, take those closest to 1/m (Deville and Sarndal 1992). What the
+weights correct on the training rows carries over to new rows.
 """
 
 from __future__ import annotations
@@ -12,26 +13,33 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..base.arguments import per_row
 from ..base.compilation import traced
 from ..problems.features.base import Moments, Particles
 from ..problems.problem import FiniteSum
-from .cloud import SeenCloud, conjugate_gradients
+from .cloud import SeenCloud
+from .linear import conjugate_gradients
 
 RIDGE = 1e-6
-"""The ridge, relative to the trace of the cloud's Gram matrix: below the noise that H itself still has."""
+"""Ridge relative to the trace of the cloud's Gram matrix: below the noise that H itself has."""
+LEAST_RIDGE = 1e-5
+"""Smallest relative ridge that single precision can tell from zero in the system's matrix."""
 ITERATIONS, TOLERANCE = 200, 1e-4
-DIRECT, LEAST_RIDGE = 1024, 1e-5
-"""Above a ridge that single precision can tell from zero, the system is solved as a matrix for up to this many rows (times
-channels), and by a quarter of the iterations for more."""
+"""Maximum number of conjugate gradient iterations below LEAST_RIDGE (a quarter of them above it),
+and their tolerance."""
+DIRECT = 1024
+"""Maximum number of rows (times channels) for solving the system as a matrix, which is done only
+for ridges of at least LEAST_RIDGE."""
 
 
 def calibrated_weights(
     problem: FiniteSum, particles: Particles, moments: Moments, ridge: float | None = None
 ) -> Float[Array, "m"]:
-    """Weights w that sum to one with sum_r w_r h(theta_r) = H on the training rows, as close to 1/m as can be.
+    """Weights u that sum to one with sum_r u_r h(theta_r) = H on the training rows, close to 1/m.
 
-    They minimise sum_i w_i |sum_r w_r h_i(theta_r) - H_i|^2 + ridge |w - 1/m|^2: ridge regression in the space of particles,
-    solved by conjugate gradients in the space of rows, without a matrix unless it is small.
+    They minimise sum_i w_i |sum_r u_r h_i(theta_r) - H_i|^2 + ridge |u - 1/m|^2. This is ridge
+    regression in the space of particles, solved in the space of rows: by conjugate gradients
+    without a matrix, or directly if the matrix is small.
     """
     ridge = RIDGE if ridge is None else ridge
     strict = ridge < LEAST_RIDGE
@@ -46,49 +54,45 @@ def _solve(
     relative: Float[Array, ""],
     strict: bool,
 ) -> Float[Array, "m"]:
+    """The weights u = 1/m + A z, where (A'A + ridge I) z = sqrt(w) (H - mean).
+
+    A holds the centred features of the particles, times the square roots of the row weights.
+    """
     m = particles.shape[0]
     cloud = SeenCloud.of(problem.features, particles)
     mean, covariance = cloud.mean_and_covariance()
     root = jnp.sqrt(problem.weights)
-    trace = (
-        m
-        * problem.weights
-        @ (covariance if moments.ndim == 1 else jnp.trace(covariance, axis1=1, axis2=2))
-    )
-    ridge = relative * trace + jnp.finfo(problem.dtype).tiny
+    # The ridge is relative to the trace of A'A; `tiny` makes it positive if that is zero.
+    spread = covariance if moments.ndim == 1 else jnp.trace(covariance, axis1=1, axis2=2)
+    ridge = relative * (m * problem.weights @ spread) + jnp.finfo(problem.dtype).tiny
 
     def rows(x: Moments) -> Moments:
-        return x * (root if x.ndim == 1 else root[:, None])
+        return x * per_row(root, x)
 
     def lift(z: Moments) -> Float[Array, "m"]:
+        """A z, one number per particle."""
         b = cloud.potential(rows(z))
         return b - jnp.mean(b)
 
     def operator(z: Moments) -> Moments:
+        """(A'A + ridge I) z; centring once is enough, because lift(z) sums to zero."""
         return rows(cloud.average(lift(z))) + ridge * z
 
+    right = rows(moments - mean)
     if moments.size <= DIRECT and not strict:
+        # A'A as a matrix over all rows and channels.
         scale = jnp.broadcast_to(rows(jnp.ones_like(moments)), moments.shape).ravel()
-        gram = (
-            m
-            * cloud.covariance_matrix(jnp.ones(m, problem.dtype))
-            * scale[:, None]
-            * scale[None, :]
-        )
-        factor = jax.scipy.linalg.cho_factor(
-            gram + ridge * jnp.eye(moments.size, dtype=problem.dtype)
-        )
-        z = jax.scipy.linalg.cho_solve(factor, rows(moments - mean).ravel()).reshape(moments.shape)
+        everybody = jnp.ones(m, problem.dtype)
+        gram = m * cloud.covariance_matrix(everybody) * scale[:, None] * scale[None, :]
+        system = gram + ridge * jnp.eye(moments.size, dtype=problem.dtype)
+        factor = jax.scipy.linalg.cho_factor(system)
+        z = jax.scipy.linalg.cho_solve(factor, right.ravel()).reshape(moments.shape)
     else:
         ones = jnp.ones_like(problem.weights)
         limit = ITERATIONS if strict else ITERATIONS // 4
-        z, _ = conjugate_gradients(
-            operator, rows(moments - mean), ones, iterations=limit, tolerance=TOLERANCE
-        )
+        z, _ = conjugate_gradients(operator, right, ones, iterations=limit, tolerance=TOLERANCE)
     change = lift(z)
-    weights = (
-        1 / m + change - jnp.mean(change)
-    )  # once more: where z is large, the first mean was taken of large numbers
-    return jnp.where(
-        jnp.all(jnp.isfinite(weights)), weights, 1 / m
-    )  # a run that diverged keeps plain ones
+    # Centred again: where z is large, the first mean was rounded as a mean of large numbers.
+    weights = 1 / m + change - jnp.mean(change)
+    # A run that diverged keeps equal weights.
+    return jnp.where(jnp.all(jnp.isfinite(weights)), weights, 1 / m)

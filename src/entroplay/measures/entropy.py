@@ -1,10 +1,12 @@
 r"""The entropy of a cloud from distances to nearest neighbours, and with it L of any cloud.
 
-Kozachenko and Leonenko (1987): with r_i the distance of particle i to its k-th neighbour and V_d the volume of the unit ball,
+Kozachenko and Leonenko (1987): with r_i the distance of particle i to its k-th neighbour and V_d
+the volume of the unit ball,
 
     H = psi(m) - psi(k) + log V_d + (d/m) sum_i log r_i
 
-estimates the differential entropy -E[log mu]. Its bias falls slowly with m in high dimension (see the page on the iterate).
+estimates the differential entropy -E[log mu]. In high dimension its bias falls slowly with m (see
+the page on the iterate).
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from ..problems.problem import FiniteSum
 
 
 def knn_entropy(particles: Float[Array, "m d"] | np.ndarray, neighbours: int = 3) -> float:
-    """The differential entropy -E[log mu] of the law from which the particles are independent draws; Ent(mu) is its opposite.
+    """The differential entropy -E[log mu] of the law mu of independent draws; Ent(mu) is minus it.
 
-    Particles that stand twice, as after resampling, are refused: their distance of zero would make the estimate minus infinity.
+    Repeated particles, as after resampling, are refused: their distance of zero would make the
+    estimate minus infinity.
 
     >>> import numpy as np, entroplay as ep
     >>> draws = np.random.default_rng(0).normal(size=(2000, 1))
@@ -39,6 +42,7 @@ def knn_entropy(particles: Float[Array, "m d"] | np.ndarray, neighbours: int = 3
         raise invalid(
             "knn_entropy", "neighbours", f"less than the number of particles, {m}", neighbours
         )
+    # The nearest neighbour that the tree finds is the particle itself, at distance zero.
     distance = KDTree(cloud).query(cloud, k=k + 1)[0][:, k]
     if (distance == 0).any():
         raise invalid(
@@ -47,6 +51,7 @@ def knn_entropy(particles: Float[Array, "m d"] | np.ndarray, neighbours: int = 3
             "distinct draws",
             f"{int((distance == 0).sum())} with {k} copies of themselves",
         )
+    # V_d = pi^(d/2) / Gamma(d/2 + 1).
     log_ball = d / 2 * np.log(np.pi) - gammaln(d / 2 + 1)
     return float(digamma(m) - digamma(k) + log_ball + d * np.log(distance).mean())
 
@@ -58,17 +63,20 @@ def objective(
     moments: Moments | None = None,
     neighbours: int = 3,
 ) -> float:
-    """L(mu) of the law mu of a cloud of independent draws: loss and penalty by averages, the entropy by nearest neighbours.
+    """L(mu), eq. (6), of the law mu of a cloud of independent draws.
+
+    Loss and penalty are averages over the cloud; the entropy comes from nearest neighbours.
 
     Args:
-        problem: whose L.
-        particles: the cloud, for instance `solution.iterate`. Not one that was resampled.
-        moments: E_mu[h] where it is known better than from the cloud, for instance `solution.moments` for EFP's iterate.
+        problem: the problem that defines L.
+        particles: the cloud, for instance `solution.iterate`. It must not have been resampled.
+        moments: E_mu[h] if it is known better than from the cloud, for instance
+            `solution.moments` for EFP's iterate.
         neighbours: k of the entropy estimate, see `knn_entropy`.
     """
     if not isinstance(problem, FiniteSum):
         raise invalid("objective", "problem", "a FiniteSum", problem)
-    with jax.enable_x64(problem.dtype == jnp.float64):
+    with problem.precision():
         cloud = jnp.asarray(particles, problem.dtype)
         if cloud.ndim != 2 or cloud.shape[1] != problem.dim:
             raise invalid(

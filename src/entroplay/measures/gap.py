@@ -9,6 +9,7 @@ With g = loss'(H) this is the mean Bregman divergence from H to P.
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..problems.features.base import Moments
@@ -17,21 +18,33 @@ from ..problems.problem import FiniteSum
 
 
 def fenchel_young_gap(problem: FiniteSum, moments: Moments, dual: Moments) -> Float[Array, ""]:
-    """L(q_g) - D(g) from P = E_{q_g}[h] (`moments`) and g (`dual`), for any dual in the conjugate's domain."""
+    """L(q_g) - D(g) from P = E_{q_g}[h] (`moments`) and any dual g in the conjugate's domain."""
     loss = problem.loss
     return problem.weights @ (loss.value(moments) + loss.conjugate(dual) - row_dot(dual, moments))
 
 
 def bregman_gap(problem: FiniteSum, moments: Moments, anchor: Moments) -> Float[Array, ""]:
-    """The same for g = loss'(`anchor`): no conjugate is needed, and small gaps keep their digits."""
+    """The Fenchel-Young gap of g = loss'(`anchor`).
+
+    It needs no conjugate, and small gaps keep their digits.
+    """
     return problem.weights @ problem.loss.bregman(moments, anchor)
 
 
 def sampling_bias(
     problem: FiniteSum, moments: Moments, covariance: Array, particles: int
 ) -> Float[Array, ""]:
-    """(1/2) sum_i w_i tr(loss''(P_i) S_i) / m: how much the plug-in gap overshoots, to first order,
-    when P is a mean of m independent draws with covariance S.
+    """(1/2) sum_i w_i tr(loss''(P_i) S_i) / m, the bias of the plug-in gap to first order.
+
+    The plug-in gap uses the mean P of m independent draws with covariance S, and is too large by
+    this much on average.
     """
     curvature = problem.loss.curvature(moments)
     return problem.weights @ row_dot(curvature, covariance) / (2 * particles)
+
+
+def rowwise_square(curvature: Float[Array, "n *kk"], vector: Moments) -> Float[Array, "n"]:
+    """v_i' loss''_i v_i for each row i, from the curvatures loss''_i."""
+    if vector.ndim == 1:
+        return curvature * vector**2
+    return jnp.einsum("nk,nkl,nl->n", vector, curvature, vector)

@@ -1,4 +1,7 @@
-"""Gibbs measures on a grid: exact integrals, in float64, for problems with one or two parameters."""
+"""Gibbs measures on a grid: exact integrals in float64, for problems with one or two parameters.
+
+Symbols are those of the paper: L of eq. (6), D of eq. (11), nu below eq. (12).
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,22 @@ from ..problems.problem import FiniteSum
 Axes = tuple[np.ndarray, ...]
 
 TAIL = 40.0
-"""What is cut off the box has a density below exp(-TAIL) times the largest."""
+"""Outside the box the density is below exp(-TAIL) times its maximum."""
 MATRIX_ELEMENTS = 10**8
-"""The feature matrix on the grid may have this many entries (800 MB)."""
+"""Maximum number of entries of the feature matrix on the grid (800 MB)."""
+BLOCK_ELEMENTS = 10**7
+"""Approximate number of entries of the feature matrix that are evaluated at once."""
+POINTS = {1: 4001, 2: 301}
+"""Default number of grid points along an axis, by the number of parameters."""
+ENLARGEMENTS, MARGIN = 30, 1.02
+"""Maximum number of boxes that are tried, and the factor by which each is larger than the last one
+seemed to need."""
+TIGHT_MARGIN = 5
+"""Number of temperatures beyond TAIL that a tightened box keeps."""
 
 
 def in_double(problem: FiniteSum) -> FiniteSum:
-    """The same problem with all its arrays in float64. To be used with `jax.enable_x64(True)` in force."""
+    """The same problem with all its arrays in float64, for use within `jax.enable_x64(True)`."""
     with jax.enable_x64(True):
         return jax.tree.map(
             lambda x: x.astype(jnp.float64) if eqx.is_inexact_array(x) else x, problem
@@ -31,27 +43,29 @@ def in_double(problem: FiniteSum) -> FiniteSum:
 
 @dataclass(frozen=True)
 class Quadrature:
-    """A problem on a uniform grid. Densities are arrays of shape (G,) that sum to one when multiplied by `cell`.
+    """A problem on a uniform grid.
 
-    The trapezoidal rule on a uniform grid converges faster than any power of the spacing for densities that are smooth
-    and vanish at the border, as these do.
+    Densities are arrays of shape (G,) that sum to one when multiplied by `cell`. The trapezoidal
+    rule on a uniform grid converges faster than any power of the spacing for densities that are
+    smooth and vanish at the border, as these do.
     """
 
     problem: FiniteSum
     axes: Axes
     points: np.ndarray
-    """(G, d), all grid points."""
+    """All grid points, of shape (G, d)."""
     matrix: np.ndarray
-    """(G, n) or (G, n k), the features at all grid points."""
+    """The features at all grid points, of shape (G, n) or (G, n k)."""
 
     @staticmethod
     def on(problem: FiniteSum, axes: Axes) -> Quadrature:
-        """Lay the grid out and evaluate the features on it."""
+        """The problem on the grid with these axes; evaluates the features on it."""
         problem = in_double(problem)
         points = np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
         width = int(np.prod(problem.features.shape))
+        # In blocks, which bounds the memory of the feature map's intermediate arrays.
         with jax.enable_x64(True):
-            blocks = np.array_split(points, max(1, len(points) * width // 10**7))
+            blocks = np.array_split(points, max(1, len(points) * width // BLOCK_ELEMENTS))
             values = [
                 np.asarray(_values(problem.features, jnp.asarray(b))).reshape(len(b), width)
                 for b in blocks
@@ -73,7 +87,7 @@ class Quadrature:
         return self._linear(dual) + self.penalty
 
     def gibbs(self, dual: np.ndarray) -> tuple[np.ndarray, float]:
-        """The density q_g and the logarithm of Z_g, the integral of exp(-U_g / temperature)."""
+        """The density q_g, eq. (5), and log Z_g, where Z_g integrates exp(-U_g / temperature)."""
         return normalise(-self.energy(dual) / self.problem.temperature, self.cell)
 
     def log_gibbs(self, dual: np.ndarray) -> np.ndarray:
@@ -82,7 +96,7 @@ class Quadrature:
 
     @property
     def prior(self) -> np.ndarray:
-        """The density of nu = q_0."""
+        """The density of the prior nu = q_0."""
         return normalise(-self.penalty / self.problem.temperature, self.cell)[0]
 
     def moments(self, density: np.ndarray) -> np.ndarray:
@@ -97,8 +111,9 @@ class Quadrature:
         return centred.T @ centred
 
     def primal(self, density: np.ndarray) -> float:
-        """L(mu)."""
+        """L(mu), eq. (6)."""
         mass = density * self.cell
+        # Ent(mu) = E[log mu], with 0 log 0 = 0 where the density underflows.
         entropy = float(mass @ np.log(np.where(density > 0, density, 1)))
         return (
             self.loss(self.moments(density))
@@ -122,33 +137,32 @@ class Quadrature:
             return np.asarray(self.problem.loss.retract(jnp.asarray(moments), jnp.asarray(step)))
 
     def weighted_curvature(self, moments: np.ndarray) -> np.ndarray:
-        """W loss''(H): (n,), or (n, k, k)."""
+        """W loss''(H), of shape (n,) or (n, k, k)."""
         with jax.enable_x64(True):
             return np.asarray(self.problem.weigh(self.problem.loss.curvature(jnp.asarray(moments))))
 
     def dual_at(self, moments: np.ndarray) -> float:
-        """D(g) at g = loss'(H), where conj(g) = <g, H> - loss(H) needs no conjugate."""
+        """D(g), eq. (11), at g = loss'(H), where conj(g) = <g, H> - loss(H) needs no conjugate."""
         with jax.enable_x64(True):
-            pairing = float(
-                self.problem.weights
-                @ row_dot(self.problem.slope(jnp.asarray(moments)), jnp.asarray(moments))
-            )
-        return (
-            self.loss(moments)
-            - pairing
-            - self.problem.temperature * self.gibbs(self.slope(moments))[1]
-        )
+            h = jnp.asarray(moments)
+            pairing = float(self.problem.weights @ row_dot(self.problem.slope(h), h))
+        log_partition = self.gibbs(self.slope(moments))[1]
+        return self.loss(moments) - pairing - self.problem.temperature * log_partition
 
     def dual(self, dual: np.ndarray) -> float:
-        """D(g) at any g, by the loss's conjugate."""
+        """D(g), eq. (11), at any g in the domain of the loss's conjugate."""
         with jax.enable_x64(True):
             conjugate = float(self.problem.weights @ self.problem.loss.conjugate(jnp.asarray(dual)))
         return -conjugate - self.problem.temperature * self.gibbs(dual)[1]
 
     def cut(self, dual: np.ndarray) -> bool:
-        """Whether the box cuts mass off q_g: its density on the border exceeds exp(-TAIL) times the largest."""
+        """Whether the box cuts mass off q_g.
+
+        It does if the density on its border exceeds exp(-TAIL) times the maximum.
+        """
         log_density = -self.energy(dual) / self.problem.temperature
         shape = tuple(len(a) for a in self.axes)
+        # All points except those inside along every axis.
         border = np.ones(shape, bool)
         border[tuple(slice(1, -1) for _ in shape)] = False
         return bool(log_density[border.ravel()].max() > log_density.max() - TAIL)
@@ -165,7 +179,8 @@ def _values(features, particles):
 
 
 def normalise(log_density: np.ndarray, cell: float) -> tuple[np.ndarray, float]:
-    """A density from its logarithm up to a constant, and the logarithm of its integral."""
+    """A density from its logarithm up to a constant, and the logarithm of the integral before."""
+    # The maximum is taken out first, which prevents overflow.
     largest = float(log_density.max())
     density = np.exp(log_density - largest)
     total = float(density.sum()) * cell
@@ -173,7 +188,7 @@ def normalise(log_density: np.ndarray, cell: float) -> tuple[np.ndarray, float]:
 
 
 def kl(density: np.ndarray, log_reference: np.ndarray, cell: float) -> float:
-    """KL(density | reference) on a common grid, from the reference's logarithm, which does not underflow."""
+    """KL(density | reference) on one grid; the reference's logarithm does not underflow."""
     inside = density > 0
     return float((density[inside] * cell) @ (np.log(density[inside]) - log_reference[inside]))
 
@@ -187,30 +202,29 @@ def check_dimension(problem: FiniteSum, owner: str) -> None:
 
 
 def points_per_axis(problem: FiniteSum, points: int | None) -> int:
-    """The number of grid points along an axis: the user's, or 4001 in one dimension and 301 in two."""
-    size = (
-        (4001 if problem.dim == 1 else 301)
-        if points is None
-        else whole("grid.solve", "points", points, least=5)
-    )
+    """The number of grid points along an axis: the user's choice, or the default of `POINTS`."""
+    default = POINTS[problem.dim]
+    size = default if points is None else whole("grid.solve", "points", points, least=5)
     elements = size**problem.dim * int(np.prod(problem.features.shape))
     if elements > MATRIX_ELEMENTS:
         raise ValueError(
-            f"{size} points per axis and {problem.features.shape[0]} rows make a feature matrix of {elements:.3g} numbers, "
-            f"more than {MATRIX_ELEMENTS:.3g}. Ask for fewer 'points'."
+            f"{size} points per axis and {problem.features.shape[0]} rows make a feature matrix "
+            f"of {elements:.3g} numbers, more than {MATRIX_ELEMENTS:.3g}. Ask for fewer 'points'."
         )
     return size
 
 
 def guaranteed_box(problem: FiniteSum, points: int, duals_of) -> Quadrature:
-    """A box that loses no mass of q_g for any of the duals that `duals_of(quadrature)` returns.
+    """A grid whose box holds q_g for each of the duals that `duals_of(quadrature)` returns.
 
-    Where l2 |theta|^2 exceeds the range of the linear part plus TAIL temperatures, the density is negligible; for
-    unbounded features that range grows with the box, so the box grows until it holds (linear growth loses to l2).
+    Where l2 |theta|^2 exceeds the range of the linear part plus TAIL temperatures, the density is
+    negligible. For unbounded features that range grows with the box. The box is therefore enlarged
+    until it holds the measures, which it does in the end if the features grow at most linearly.
     """
+    # The first box holds the prior; with several penalties the weakest decides its width.
     weakest = float(np.min(np.asarray(problem.l2)))
     half = float(np.sqrt(TAIL * problem.temperature / weakest))
-    for _ in range(30):
+    for _ in range(ENLARGEMENTS):
         quadrature = Quadrature.on(
             problem, tuple(np.linspace(-half, half, points) for _ in range(problem.dim))
         )
@@ -218,24 +232,27 @@ def guaranteed_box(problem: FiniteSum, points: int, duals_of) -> Quadrature:
         needed = float(np.sqrt((spread + TAIL * problem.temperature) / weakest))
         if needed <= half * (1 + 1e-9):
             return quadrature
-        half = 1.02 * needed
+        half = MARGIN * needed
     raise ValueError(
         "No finite box holds the measure: the features grow too fast for the l2 penalty."
     )
 
 
 def tightened(quadrature: Quadrature, points: int, duals: list[np.ndarray]) -> Quadrature:
-    """The same problem on the smallest box that still holds the prior and all the given Gibbs measures, so that the
-    points stand where the mass is.
+    """The same problem on the smallest box that holds the prior and all the given Gibbs measures.
+
+    The points are then where the mass is.
     """
     problem = quadrature.problem
+    # Points at which one of the measures has a density that counts, the prior first.
     keep = quadrature.penalty <= TAIL * problem.temperature
     for dual in duals:
         energy = quadrature.energy(dual)
-        keep |= energy - energy.min() <= (TAIL + 5) * problem.temperature
+        keep |= energy - energy.min() <= (TAIL + TIGHT_MARGIN) * problem.temperature
     axes = []
     for j, axis in enumerate(quadrature.axes):
         inside = quadrature.points[keep, j]
+        # Two cells of the old grid on each side.
         margin = 2 * (axis[1] - axis[0])
         axes.append(np.linspace(inside.min() - margin, inside.max() + margin, points))
     return Quadrature.on(problem, tuple(axes))

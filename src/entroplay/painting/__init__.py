@@ -1,1 +1,5 @@
-"""Pictures painted with triangles: `entroplay.painting` and what belongs to it."""
+"""Pictures painted with transparent triangles: `entroplay.paint` and what belongs to it."""
+
+from .painting import Painting as Painting
+from .triangle_painter import TrianglePainter as TrianglePainter
+from .watching import Progress as Progress

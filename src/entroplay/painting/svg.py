@@ -1,11 +1,14 @@
-"""Triangles as SVG, which can do less than `Triangles`.
+"""Triangles as SVG, which can express less than `Triangles` can.
 
-A painting adds signed colours in no order; SVG lays one shape over the other: I <- (1 - a) I + a C where it covers, with opacity a
-and a colour C between black and white. The corners stay; opacities and colours are fitted anew to the picture, by gradient
-descent through that composition. What comes out is measured and written into the file: it is a little less close.
+A painting adds signed colours, in no order. SVG lays one shape over the other: where a shape of
+opacity a covers, it replaces the picture I by (1 - a) I + a C, with a colour C between black and
+white. The corners stay; opacities and colours are fitted to the picture again, by gradient descent
+through that composition. The result is a little less close; its error is measured and written into
+the file.
 
-Viewers keep eight bits and an opacity of eight bits, and differ in how: some round after each layer, others cut off and so lose
-half a level each time, which a thousand faint layers make ten levels of. So opacities do not become too small, and the fit lies
+Viewers keep eight bits of the picture and of the opacities, and differ in how. Some round after
+each layer; others truncate and so lose half a level each time, which adds up to ten levels over a
+thousand faint layers. Opacities are therefore bounded below, and the fit is made for a viewer
 half-way between the two.
 """
 
@@ -23,11 +26,35 @@ from jaxtyping import Array
 from ..problems.features.raster import gather, lay
 from .painting import Painting
 
-STEPS = 120
-"""Of the fit."""
-LOWEST, HIGHEST = 0.06, 0.98
-"""Opacities."""
 LEVELS = 255
+"""Number of steps from black to white in eight bits."""
+TRUNCATED = 0.5 / LEVELS
+"""Mean loss per layer in a viewer that truncates."""
+LOWEST, HIGHEST = 0.06, 0.98
+"""Range of the opacities."""
+STEPS = 120
+"""Number of steps of the fit."""
+
+FIRST_OPACITY, FIRST_LOWEST, FIRST_HIGHEST = 3.0, 0.05, 0.6
+"""First guess of an opacity: this factor times what the triangle adds, and its bounds."""
+FIRST_DARKEST, FIRST_BRIGHTEST = 0.02, 0.98
+"""Bounds of the first guess of a colour."""
+LEAST_COVER = 1e-6
+"""Area in pixels below which a triangle is taken to cover nothing."""
+
+RATE = 0.15
+"""Adam's first step length, in logits; it falls to zero like a quarter of a cosine."""
+MEAN_RATE, SQUARE_RATE = 0.1, 0.01
+"""Weights of the newest gradient, and of its square, in Adam's running means."""
+TINY = 1e-12
+"""Keeps Adam's step finite where the gradient vanishes."""
+LARGEST_LOGIT = 12.0
+"""Bound of the logits, beyond which the logistic function is flat."""
+LOGIT_MARGIN = 1e-3
+"""Minimum distance of a first guess from 0 and from 1, where logits are infinite."""
+
+Judge = Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+"""From colours and opacities to the mean squared error and its gradient in both, up to a factor."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +66,14 @@ class Layers:
     opacities: np.ndarray
     background: np.ndarray
     mse: float
-    """The mean squared distance from the picture in a viewer with eight bits: the larger one of those that round after every layer
-    and those that cut off."""
+    """Mean squared error of what viewers with eight bits show: the larger one of viewers that round
+    after every layer and of those that truncate."""
 
 
 def layers(painting: Painting) -> Layers:
-    """Opacities and colours with which the painting's triangles, the largest lowest, come closest to the picture."""
+    """Fit opacities and colours of the painting's triangles, the largest lowest, to the picture."""
+    height, width, _ = painting.shape
     vertices, added = painting.triangles
-    height, width, channels = painting.shape
     edges = vertices[:, 1:] - vertices[:, :1]
     area = np.abs(edges[:, 0, 0] * edges[:, 1, 1] - edges[:, 0, 1] * edges[:, 1, 0]) / 2
     order = np.argsort(-area)
@@ -55,69 +82,65 @@ def layers(painting: Painting) -> Layers:
     target, background = (
         jnp.asarray(a, jnp.float32) for a in (painting.target, painting.background)
     )
-    # A first guess: what a triangle adds, over the mean of the picture where it lies.
-    opacity = np.clip(3 * np.abs(added).max(axis=1), 0.05, 0.6)
-    covered = np.asarray(
-        gather(
-            corners,
-            jnp.ones((len(corners), 1), jnp.float32),
-            jnp.ones((height, width, 1), jnp.float32),
-        )[0]
-    )
-    integral = np.asarray(
-        gather(corners, jnp.ones((len(corners), channels), jnp.float32), target)[0]
-    )
-    under = np.where(covered > 1e-6, integral / np.maximum(covered, 1e-6), np.asarray(background))
-    colour = np.clip(under + added / opacity[:, None], 0.02, 0.98)
 
-    def laid(colour: np.ndarray, opacity: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        found = _lay(
-            corners,
-            jnp.asarray(colour, jnp.float32),
-            jnp.asarray(opacity, jnp.float32),
-            background,
-            target,
-        )
+    def judge(colour: np.ndarray, opacity: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        shown, shares = (jnp.asarray(a, jnp.float32) for a in (colour, opacity))
+        found = _lay(corners, shown, shares, background, target)
         distance = float(jnp.mean((found.picture - target) ** 2))
         return distance, np.asarray(found.in_colours), np.asarray(found.in_opacities)
 
-    colour, opacity = _descend(laid, colour, opacity)
-    colour, canvas = (np.round(np.asarray(a) * LEVELS) / LEVELS for a in (colour, background))
-    opacity = np.round(opacity * LEVELS) / LEVELS
-    return Layers(
-        vertices,
-        colour,
-        opacity,
-        canvas,
-        max(shown_error(corners, colour, opacity, canvas, target)),
+    colour, opacity = _descend(judge, *_first_guess(corners, added, target, background))
+    # The file has eight bits of each number: the error is that of the rounded ones.
+    colour, opacity, canvas = (
+        np.round(np.asarray(a) * LEVELS) / LEVELS for a in (colour, opacity, background)
     )
+    error = max(shown_error(corners, colour, opacity, canvas, target))
+    return Layers(vertices, colour, opacity, canvas, error)
+
+
+def _first_guess(
+    corners: Array, added: np.ndarray, target: Array, background: Array
+) -> tuple[np.ndarray, np.ndarray]:
+    """Colours and opacities from what each triangle adds to the mean of the picture below it."""
+    m, (height, width, channels) = len(corners), target.shape
+    ones = jnp.ones((height, width, 1), jnp.float32)
+    covered = np.asarray(gather(corners, jnp.ones((m, 1), jnp.float32), ones)[0])
+    integral = np.asarray(gather(corners, jnp.ones((m, channels), jnp.float32), target)[0])
+    mean = integral / np.maximum(covered, LEAST_COVER)
+    under = np.where(covered > LEAST_COVER, mean, np.asarray(background))
+    opacity = np.clip(FIRST_OPACITY * np.abs(added).max(axis=1), FIRST_LOWEST, FIRST_HIGHEST)
+    # a (C - I) is what the layer adds to the picture I: solved for C.
+    colour = np.clip(under + added / opacity[:, None], FIRST_DARKEST, FIRST_BRIGHTEST)
+    return colour, opacity
 
 
 def shown_error(
     corners: Array, colour: np.ndarray, opacity: np.ndarray, canvas: np.ndarray, target: Array
 ) -> tuple[float, float]:
-    """The mean squared distance in viewers that round, and in those that cut off."""
-    # Viewers multiply colours by opacities first, and keep eight bits of that as well.
+    """The mean squared error in viewers that round, and in viewers that truncate."""
+    # Viewers first multiply colours by opacities, and keep eight bits of the product as well.
     seen = np.round(colour * opacity[:, None] * LEVELS) / (opacity[:, None] * LEVELS)
     shown, shares, ground = (jnp.asarray(a, jnp.float32) for a in (seen, opacity, canvas))
     pictures = [
         lay(corners, shown, shares, ground, target, levels=LEVELS, lost=lost).picture
-        for lost in (0.0, 0.5 / LEVELS)
+        for lost in (0.0, TRUNCATED)
     ]
-    rounding, cutting = (float(jnp.mean((picture - target) ** 2)) for picture in pictures)
-    return rounding, cutting
+    rounding, truncating = (float(jnp.mean((picture - target) ** 2)) for picture in pictures)
+    return rounding, truncating
 
 
-_lay = jax.jit(partial(lay, lost=0.25 / LEVELS))
+_lay = jax.jit(partial(lay, lost=TRUNCATED / 2))
+"""`lay` in a viewer half-way between those that round and those that truncate."""
 
 
 def to_svg(painting: Painting, size: tuple[int, int]) -> tuple[str, float]:
-    """The text of an SVG file that is shown at `size` = (height, width), and the mean squared error of what it shows."""
+    """The text of an SVG file shown at `size` = (height, width), and its mean squared error."""
     found = layers(painting)
     height, width, _ = painting.shape
     points = found.vertices * [width, height]
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[1]}" height="{size[0]}" viewBox="0 0 {width} {height}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[1]}" height="{size[0]}" '
+        f'viewBox="0 0 {width} {height}">',
         f"<desc>{len(points)} triangles by entroplay, mean squared error {found.mse:.6f}</desc>",
         f'<rect width="{width}" height="{height}" fill="{_hex(found.background)}"/>',
     ]
@@ -130,39 +153,44 @@ def to_svg(painting: Painting, size: tuple[int, int]) -> tuple[str, float]:
 
 
 def _descend(
-    laid: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray, np.ndarray]],
-    colour: np.ndarray,
-    opacity: np.ndarray,
+    judge: Judge, colour: np.ndarray, opacity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Adam on colours and opacities, each kept within its range by a logistic function; the best of all steps."""
-    hidden = [_logit(colour), _logit((opacity - LOWEST) / (HIGHEST - LOWEST))]
-    first, second = [np.zeros_like(h) for h in hidden], [np.zeros_like(h) for h in hidden]
+    """Improve colours and opacities by Adam, and return the best ones of all steps.
+
+    A logistic function keeps each of them within its range; the steps are taken in its argument.
+    """
+    span = HIGHEST - LOWEST
+    logits = [_logit(colour), _logit((opacity - LOWEST) / span)]
+    means, squares = [np.zeros_like(z) for z in logits], [np.zeros_like(z) for z in logits]
     best: tuple[float, np.ndarray, np.ndarray] | None = None
     for step in range(1, STEPS + 1):
-        colour, share = (1 / (1 + np.exp(-h)) for h in hidden)
-        opacity = LOWEST + (HIGHEST - LOWEST) * share
-        distance, in_colour, in_opacity = laid(colour, opacity)
+        colour, share = (1 / (1 + np.exp(-z)) for z in logits)
+        opacity = LOWEST + span * share
+        distance, in_colour, in_opacity = judge(colour, opacity)
         if best is None or distance < best[0]:
             best = distance, colour, opacity
-        gradients = [
-            in_colour * colour * (1 - colour),
-            in_opacity * (HIGHEST - LOWEST) * share * (1 - share),
-        ]
-        rate = 0.15 * np.cos(np.pi / 2 * (step - 1) / STEPS)
+        # Chain rule: the derivative of the logistic function s is s (1 - s).
+        gradients = [in_colour * colour * (1 - colour), in_opacity * span * share * (1 - share)]
+        rate = RATE * np.cos(np.pi / 2 * (step - 1) / STEPS)
+        # Adam: the running means begin at zero, and 1 - (1 - rate)^step corrects for that.
+        mean_mass, square_mass = 1 - (1 - MEAN_RATE) ** step, 1 - (1 - SQUARE_RATE) ** step
         for i, gradient in enumerate(gradients):
-            first[i] = 0.9 * first[i] + 0.1 * gradient
-            second[i] = 0.99 * second[i] + 0.01 * gradient**2
-            scale = np.sqrt(second[i] / (1 - 0.99**step)) + 1e-12
-            hidden[i] = np.clip(hidden[i] - rate * first[i] / (1 - 0.9**step) / scale, -12, 12)
+            means[i] = (1 - MEAN_RATE) * means[i] + MEAN_RATE * gradient
+            squares[i] = (1 - SQUARE_RATE) * squares[i] + SQUARE_RATE * gradient**2
+            scale = np.sqrt(squares[i] / square_mass) + TINY
+            moved = logits[i] - rate * means[i] / mean_mass / scale
+            logits[i] = np.clip(moved, -LARGEST_LOGIT, LARGEST_LOGIT)
     assert best is not None
     return best[1], best[2]
 
 
 def _logit(x: np.ndarray) -> np.ndarray:
-    x = np.clip(x, 1e-3, 1 - 1e-3)
+    """The inverse of the logistic function, of numbers moved away from 0 and 1."""
+    x = np.clip(x, LOGIT_MARGIN, 1 - LOGIT_MARGIN)
     return np.log(x / (1 - x))
 
 
 def _hex(colour: np.ndarray) -> str:
-    values = np.clip(np.round(np.broadcast_to(colour, 3) * 255), 0, 255).astype(int)
+    """#rrggbb; a single channel is repeated."""
+    values = np.clip(np.round(np.broadcast_to(colour, 3) * LEVELS), 0, LEVELS).astype(int)
     return "#" + "".join(f"{v:02x}" for v in values)

@@ -1,4 +1,4 @@
-r"""The one problem that everything here solves."""
+"""The finite-sum problem over probability measures, which all solvers solve."""
 
 from __future__ import annotations
 
@@ -10,25 +10,30 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..base.arguments import invalid, is_number, positive, real_array
+from ..base.arguments import invalid, is_number, per_row, positive, real_array
+from ..base.registry import storable
 from .features.base import FeatureMap, Moments, Particles
 from .losses.base import Loss
 
 
+@storable
 class FiniteSum(eqx.Module):
-    r"""L(mu) = sum_i w_i loss_i(E_mu[h_i]) + l2 E_mu|theta|^2 + temperature Ent(mu), over probability measures mu.
+    r"""Minimise an entropic finite sum over probability measures mu, eq. (6) of the paper.
+
+    L(mu) = sum_i w_i loss_i(E_mu[h_i]) + l2 E_mu|theta|^2 + temperature Ent(mu).
 
     Args:
         features: the map h, for instance `Neurons(X)`.
         loss: a convex loss, for instance `Squared(y)`.
-        temperature: the weight of the negative entropy Ent(mu) = E_mu[log mu] (lambda in the paper).
-        l2: the weight of E|theta|^2 (lambda' in the paper): a number, or one number per coordinate of theta, by which
-            E[sum_j l2_j theta_j^2] takes its place.
-        weights: one non-negative number per row; they are normalised to sum to one. Default: all equal.
+        temperature: the weight of the negative entropy Ent(mu) = E_mu[log mu] (lambda in the
+            paper).
+        l2: the weight of E|theta|^2 (lambda' in the paper): a number, or one number per coordinate
+            of theta for a penalty E[sum_j l2_j theta_j^2].
+        weights: one non-negative number per row, normalised to sum to one. Default: all equal.
 
     >>> import entroplay as ep
-    >>> problem = ep.FiniteSum(ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, -0.5]), temperature=0.01, l2=0.01)
-    >>> problem
+    >>> features, loss = ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, -0.5])
+    >>> ep.FiniteSum(features, loss, temperature=0.01, l2=0.01)
     FiniteSum(Neurons, Squared, n=2, d=1, temperature=0.01, l2=0.01)
     """
 
@@ -58,6 +63,7 @@ class FiniteSum(eqx.Module):
             raise invalid(
                 "FiniteSum", "loss", "a loss (Squared, Logistic, CrossEntropy, NegLog, ...)", loss
             )
+        # A loss with targets fits only features of the same shape.
         if loss.data_shape is not None and loss.data_shape != features.shape:
             raise invalid(
                 "FiniteSum",
@@ -69,6 +75,7 @@ class FiniteSum(eqx.Module):
         self.loss = loss
         self.temperature = positive("FiniteSum", "temperature", temperature)
         self.l2 = _penalties(l2, features.dim)
+        # Equal weights are the 1/n of eq. (6).
         n = features.shape[0]
         if weights is None:
             self.weights = jnp.full(n, 1 / n, features.dtype)
@@ -95,14 +102,17 @@ class FiniteSum(eqx.Module):
         return jax.enable_x64(self.dtype == jnp.float64)
 
     def needs_rows(self, verb: str) -> None:
-        """Refuse a problem that was saved without its training rows."""
+        """Refuse a problem that was saved without its training rows, on behalf of `verb`."""
         if self.features.shape[0] == 0:
             raise ValueError(
                 f"The solution was saved without its data (data=False), and {verb} needs them."
             )
 
     def prior(self, key: PRNGKeyArray, particles: int) -> Particles:
-        """Draws of nu = N(0, temperature / (2 l2)), the Gibbs measure of the zero dual."""
+        """Draws of the prior nu = N(0, temperature / (2 l2)), eq. (12).
+
+        It is the Gibbs measure of the zero dual.
+        """
         return jnp.atleast_2d(self.prior_deviation) * jax.random.normal(
             key, (particles, self.dim), self.dtype
         )
@@ -113,11 +123,11 @@ class FiniteSum(eqx.Module):
         return jnp.sqrt(jnp.asarray(self.temperature / (2 * self.l2), self.dtype))
 
     def slope(self, moments: Moments) -> Moments:
-        """The dual vector that belongs to the moments: g_i = loss_i'(H_i)."""
+        """The dual vector that belongs to the moments: g_i = loss_i'(H_i), as in eq. (10)."""
         return self.loss.slope(moments)
 
     def empirical_loss(self, moments: Moments) -> Float[Array, ""]:
-        """F_0 = sum_i w_i loss_i(H_i)."""
+        """F_0 = sum_i w_i loss_i(H_i), the first term of eq. (6)."""
         return self.weights @ self.loss.value(moments)
 
     def penalty(self, particles: Particles) -> Float[Array, "m"]:
@@ -126,27 +136,30 @@ class FiniteSum(eqx.Module):
 
     @property
     def l2_row(self) -> Float[Array, "1 c"]:
-        """l2 as a row that multiplies particles: of one number, or of d."""
+        """l2 as a row, of one number or of d, that multiplies particles."""
         return jnp.atleast_2d(jnp.asarray(self.l2, self.dtype))
 
     def weigh(self, vector: Moments) -> Moments:
-        """w_i v_i: what the feature map's `potential` and `pull` are given."""
-        return vector * self.weights.reshape(-1, *[1] * (vector.ndim - 1))
+        """w_i v_i, the argument of the feature map's `potential` and `pull`."""
+        return vector * per_row(self.weights, vector)
 
     def __repr__(self) -> str:
+        l2 = np.asarray(self.l2)
+        penalties = f"{float(l2):g}" if l2.ndim == 0 else f"{l2.min():g}..{l2.max():g}"
         parts = [
             type(self.features).__name__,
             type(self.loss).__name__,
             f"n={self.features.shape[0]}",
+            *(f"k={k}" for k in self.features.channels),
+            f"d={self.dim}",
+            f"temperature={self.temperature:g}",
+            f"l2={penalties}",
         ]
-        parts += [f"k={k}" for k in self.features.channels]
-        l2 = np.asarray(self.l2)
-        penalties = f"{float(l2):g}" if l2.ndim == 0 else f"{l2.min():g}..{l2.max():g}"
-        return f"FiniteSum({', '.join(parts)}, d={self.dim}, temperature={self.temperature:g}, l2={penalties})"
+        return f"FiniteSum({', '.join(parts)})"
 
 
 def _penalties(l2: object, dim: int) -> float | Float[Array, "d"]:
-    """One positive number, or one for each coordinate."""
+    """`l2` as one positive number, or as one for each coordinate."""
     if is_number(l2):
         return positive("FiniteSum", "l2", l2)
     must_be = f"a finite positive number, or {dim} of them, one per coordinate"

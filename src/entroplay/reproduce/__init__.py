@@ -1,1 +1,4 @@
-"""The paper's figures and theorems, run anew and held against what it says: `entroplay reproduce`."""
+"""The paper's figures and theorems, run again and compared with its claims: `entroplay reproduce`.
+
+This file imports nothing: the command line needs `names.py` before JAX is loaded.
+"""

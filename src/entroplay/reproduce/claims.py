@@ -1,7 +1,8 @@
-"""What a part of the reproduction hands over: claims with their verdicts, figures, numbers."""
+"""What a part of the reproduction returns: claims with their verdicts, figures and numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +14,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement in the form measured <= bound. The verdict is computed from the two numbers, never written."""
+    """A statement of the form measured <= bound; its verdict follows from the two numbers."""
 
     where: str
-    """In the paper: "Theorem 2"."""
+    """Place in the paper, for example "Theorem 2"."""
     statement: str
     setting: str
     measured: float
     bound: float
     trivial: float = np.inf
-    """What is known without the statement: a bound beyond it says nothing."""
+    """Bound known without the statement; a bound that is no smaller says nothing."""
     misprint: bool = False
-    """The statement is given as printed, and expected to fail."""
+    """Whether the statement is quoted as printed and expected to fail."""
     note: str = ""
 
     @property
     def holds(self) -> bool:
-        """Whether the numbers support it. NaN supports nothing."""
+        """Whether the numbers support the statement. NaN supports nothing."""
         return bool(self.measured <= self.bound)
 
     @property
@@ -39,6 +40,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
+        """The outcome in words."""
         if self.misprint:
             return "HOLDS, though taken for a misprint" if self.holds else "fails as printed"
         if not self.holds:
@@ -46,7 +48,7 @@ class Claim:
         return "holds, but says nothing here" if self.bound >= self.trivial else "holds"
 
     def row(self) -> dict[str, Any]:
-        """For JSON."""
+        """The claim as a JSON object."""
         return {
             "where": self.where,
             "statement": self.statement,
@@ -61,37 +63,45 @@ class Claim:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the reproduction."""
+    """One part of the reproduction: a figure of the paper, or a group of its statements."""
 
     name: str
     title: str
     paper: str
     """What the paper says and shows."""
     found: str
-    """What came out here."""
+    """What was measured here."""
     figures: dict[str, Figure | None] = field(default_factory=dict)
-    """None where a figure is in its file already."""
+    """Figures by file name; None once a figure has been written to its file."""
     captions: dict[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     numbers: dict[str, Any] = field(default_factory=dict)
     choices: tuple[str, ...] = ()
-    """What the paper leaves open, and what was taken."""
+    """Values chosen here because the paper does not state them."""
     remarks: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
     def as_expected(self) -> bool:
+        """Whether all claims came out as expected."""
         return all(claim.as_expected for claim in self.claims)
 
 
+def largest(numbers: Iterable[float]) -> float:
+    """The largest number; NaN if there are none, because an empty check supports nothing."""
+    found = list(numbers)
+    return float(np.max(found)) if found else float("nan")
+
+
 def plain(value: Any) -> Any:
-    """Numbers and arrays as JSON takes them: what is not finite becomes null."""
+    """Numbers and arrays as JSON takes them; numbers that are not finite become null."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
+    # bool is a subclass of int, so it must be asked for first.
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, (int, np.integer)):

@@ -1,4 +1,4 @@
-"""The paper's dynamics with exact expectations, on a grid: nothing here is random."""
+"""The paper's dynamics with exact expectations, on a grid. Nothing here is random."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from scipy.linalg import solve_banded
 
 from ..measures.quadrature import Quadrature, kl, normalise
 
+TINY = 1e-300
+"""Smallest density that is divided by, or whose logarithm is taken."""
+
 
 @dataclass(frozen=True)
 class Values:
-    """What the theorems speak of, at one measure mu."""
+    """The quantities in the theorems, at one measure mu."""
 
     primal: float
     """L(mu)."""
@@ -32,14 +35,15 @@ class Values:
 
 
 def values(quadrature: Quadrature, density: np.ndarray) -> Values:
-    """All of them, each integrated by itself."""
+    """All quantities at one density, each by an independent integration."""
+    # L - D = temperature KL is Theorem 2, which is to be tested: neither side may use the other.
     moments = quadrature.moments(density)
     gibbs, log_gibbs = proximal_gibbs(quadrature, density)
     return Values(
         primal=quadrature.primal(density),
         dual=quadrature.dual_at(moments),
         kl=kl(density, log_gibbs, quadrature.cell),
-        reverse_kl=kl(gibbs, np.log(np.maximum(density, 1e-300)), quadrature.cell),
+        reverse_kl=kl(gibbs, np.log(np.maximum(density, TINY)), quadrature.cell),
         primal_gibbs=quadrature.primal(gibbs),
         loss=quadrature.loss(moments),
         residual=quadrature.moments(gibbs) - moments,
@@ -47,7 +51,7 @@ def values(quadrature: Quadrature, density: np.ndarray) -> Values:
 
 
 def proximal_gibbs(quadrature: Quadrature, density: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """mu-hat and its logarithm, which does not underflow."""
+    """The proximal Gibbs density mu-hat, eq. (5), and its logarithm, which does not underflow."""
     log_density = quadrature.log_gibbs(quadrature.slope(quadrature.moments(density)))
     return np.exp(log_density), log_density
 
@@ -55,19 +59,23 @@ def proximal_gibbs(quadrature: Quadrature, density: np.ndarray) -> tuple[np.ndar
 def fictitious_play(
     quadrature: Quadrature, rate: float, start: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """Algorithm 1: mu <- (1 - rate) mu + rate mu-hat, for ever."""
+    """All iterates of Algorithm 1, mu <- (1 - rate) mu + rate mu-hat, without end."""
     density = quadrature.prior if start is None else start
     while True:
         yield density
+        # eq. (8)
         density = density + rate * (proximal_gibbs(quadrature, density)[0] - density)
 
 
 def continuous_play(
     quadrature: Quadrature, step: float, start: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """d mu/dt = mu-hat - mu at times 0, step, 2 step, ...: the classical Runge-Kutta method."""
+    """The flow d mu/dt = mu-hat - mu at times 0, step, 2 step, ... by the classical Runge-Kutta
+    method.
+    """
 
     def slope(density: np.ndarray) -> np.ndarray:
+        """The right-hand side of eq. (7), with time in units of 1 / gamma."""
         return proximal_gibbs(quadrature, density)[0] - density
 
     density = quadrature.prior if start is None else start
@@ -83,13 +91,17 @@ def continuous_play(
 def dual_averaging(quadrature: Quadrature, *, weighted: bool = True) -> Iterator[np.ndarray]:
     """Particle dual averaging with infinitely many particles.
 
-    `weighted`: slopes with weights 2 s / (t (t + 1)), at (t + 2)/t times the temperature. Otherwise the form of the paper's
-    footnote, "removing the weighted averaging in the gradient": the plain mean of all slopes, at the problem's temperature.
+    Args:
+        quadrature: the problem on its grid.
+        weighted: average slopes with weights 2 s / (t (t + 1)), at (t + 2)/t times the
+            temperature. Otherwise the form of the paper's footnote, "removing the weighted
+            averaging in the gradient": the plain mean of all slopes, at the problem's temperature.
     """
     density, dual, t = quadrature.prior, np.zeros(quadrature.problem.features.shape), 0
     while True:
         yield density
         t += 1
+        # A running mean: with the weight 2/(t + 1) slope s ends up with 2 s / (t (t + 1)).
         dual = dual + (2 / (t + 1) if weighted else 1 / t) * (
             quadrature.slope(quadrature.moments(density)) - dual
         )
@@ -102,11 +114,13 @@ def dual_averaging(quadrature: Quadrature, *, weighted: bool = True) -> Iterator
 def langevin(
     quadrature: Quadrature, step: float, start: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """Mean-field Langevin dynamics, the Fokker-Planck equation d mu/dt = (mu U')' + temperature mu'', in one dimension.
+    """Mean-field Langevin dynamics in one dimension, as its Fokker-Planck equation
+    d mu/dt = (mu U')' + temperature mu''.
 
-    In terms of rho = mu / mu-hat it reads d mu/dt = temperature (mu-hat rho')': finite volumes with mu-hat's geometric mean at
-    the borders of cells keep mass and sign, and have mu-hat itself as their stationary law (Scharfetter and Gummel 1969). Steps
-    are implicit, with the potential of their beginning.
+    In terms of rho = mu / mu-hat it reads d mu/dt = temperature (mu-hat rho')'. Finite volumes with
+    mu-hat's geometric mean at the borders of cells keep mass and sign, and their stationary law is
+    mu-hat itself (Scharfetter and Gummel 1969). Each step is implicit and uses the potential from
+    its beginning.
     """
     if len(quadrature.axes) != 1:
         raise ValueError("langevin: on grids of one dimension only.")
@@ -119,7 +133,9 @@ def langevin(
         half = np.diff(log_gibbs) / 2
         # The flux through a border is rate (mu_right exp(-half) - mu_left exp(half)).
         rate = temperature * step / width**2
-        outward, inward = rate * np.exp(half), rate * np.exp(-half)  # from left to right, and back
+        outward, inward = rate * np.exp(half), rate * np.exp(-half)  # to the right, to the left
+        # The matrix of (1 - step * generator) in the band format of scipy: upper diagonal, main
+        # diagonal, lower diagonal. Its columns sum to one, hence mass is kept.
         bands = np.zeros((3, len(density)))
         bands[0, 1:] = -inward
         bands[2, :-1] = -outward

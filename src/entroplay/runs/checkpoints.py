@@ -1,121 +1,94 @@
-"""The identity of a run: what a checkpoint must have in common with the run that wants to go on from it."""
+"""Checkpoints: a run under way in a file, from which it continues as if nothing had happened."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import types
-from collections.abc import Iterator
+import time
+import warnings
 from contextlib import suppress
-from itertools import takewhile
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..methods.samplers.base import Sampler
-from ..methods.solvers import Solver
-from ..problems.features.base import FeatureMap
-from ..problems.losses.base import Loss
-from ..problems.problem import FiniteSum
-from .files import Encoder, digest, qualified
+from ..base.arguments import whole
+from ..base.registry import result
+from .codec import Encoder
+from .container import MAX_BYTES, Contents, FilePath, write
+from .files import read_record
+from .solution import History
 
 
-def fingerprint(problem: FiniteSum, solver: Solver, particles: int, seed: int) -> str:
-    """A digest of all that decides a run: the same for the same problem posed again, also in another process (of the same
-    Python), and another one as soon as a number, a method or the code of a function differs.
+@result("checkpoint")
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run under way.
+
+    Attributes:
+        fingerprint: whose run it is, see `identity`.
+        iteration: iterations done.
+        leaves: the arrays of the run's state and of its observers, in the order of the tree.
+        history: one row for each iteration done.
+        iterations: iterations planned; zero in files that do not say.
     """
-    encoder = _Identity()
-    content = encoder([problem, solver, particles, seed])
-    return digest("fingerprint", content, encoder.tensors)
+
+    fingerprint: str
+    iteration: int
+    leaves: list[Any]
+    history: History
+    iterations: int = 0
+
+    def validate(self) -> None:
+        """Nothing to check here: `Checkpoints.resume` compares everything with the run."""
 
 
-class _Identity(Encoder):
-    """The encoder behind `fingerprint`: takes everything, and functions by their code with all that it refers to in closures,
-    defaults and its own module. What it calls in other modules counts by name.
-    """
+def write_checkpoint(path: FilePath, checkpoint: Checkpoint) -> None:
+    """Write the state of a run. Floating leaves must be finite; the history need not be."""
+    whole("write_checkpoint", "iteration", checkpoint.iteration, least=0)
+    encoder = Encoder()
+    write(path, Contents("checkpoint", encoder(checkpoint), encoder.tensors))
 
-    checks_types = False
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: dict[int, Any] = {}
+def read_checkpoint(path: FilePath, *, max_bytes: int = MAX_BYTES) -> Checkpoint | None:
+    """Read a checkpoint, or None if there is no file."""
+    with suppress(FileNotFoundError):
+        return read_record(path, max_bytes=max_bytes, kinds=("checkpoint",))
 
-    def array(self, value: Any, path: str) -> str:
-        key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        self.tensors[str(len(self.tensors))] = np.asarray(
-            jax.random.key_data(value) if key else value, order="C"
-        )
-        return "array"
 
-    def other(self, value: Any, path: str) -> Any:
-        name, bases = qualified(value), type(value).__mro__
-        value = (
-            value if hasattr(value, "__code__") else getattr(value, "__wrapped__", value)
-        )  # jit keeps what it compiles
-        if id(value) in self.seen or isinstance(value, type):
-            return name
-        self.seen[id(value)] = value  # held, so that no other object is given its id
-        if hasattr(value, "__code__"):
-            return [name, self(_function_parts(value))]
-        if isinstance(value, functools.partial):
-            return [name, self([value.func, value.args, value.keywords])]
-        if isinstance(value, tuple):
-            return [name, self(list(value))]
-        if isinstance(value, dict):
-            return [name, self([[repr(key), item] for key, item in value.items()])]
-        if isinstance(value, bytes | complex | set | frozenset):
-            return [name, _text(value)]
-        if callable(value) or dataclasses.is_dataclass(
-            value
-        ):  # an object of a class that the user wrote, or a library's
-            own = takewhile(
-                lambda base: base not in (Loss, FeatureMap, Sampler, Solver, object), bases
+@dataclass
+class Checkpoints:
+    """Where a run is saved, how often, and as whose."""
+
+    path: FilePath
+    seconds: float
+    identity: str
+    saved: float = field(default_factory=time.perf_counter)
+    """The time of the last save; a run that has just begun counts as saved."""
+
+    def resume(self, tree: Any, found: Checkpoint) -> Any:
+        """The arrays of a checkpoint in the structure of `tree`; one of another run is refused."""
+        leaves, structure = jax.tree.flatten(tree)
+        fits = [np.shape(x) for x in found.leaves] == [np.shape(x) for x in leaves]
+        if found.fingerprint != self.identity or not fits:
+            raise ValueError(
+                f"The checkpoint {self.path} belongs to another run: the problem, the solver, the "
+                "number of particles or the seed differ. Give another path, or delete the file."
             )
-            members = [
-                item
-                for base in own
-                for item in sorted(vars(base).items())
-                if item[0] == "__call__" or item[0][:2] != "__"
-            ]
-            return [
-                name,
-                self(list(getattr(value, "__dict__", {}).items())),
-                self([[n, getattr(m, "fget", m)] for n, m in members]),
-            ]
-        return name
+        return jax.tree.unflatten(structure, [jnp.asarray(x) for x in found.leaves])
 
-
-def _function_parts(function: Any) -> list[Any]:
-    """What a function computes with: its code, the values bound to it, and those it finds in its module."""
-    codes, scope = list(_codes(function.__code__)), function.__globals__
-    names = sorted({name for code in codes for name in code.co_names} & scope.keys())
-    found = [[name, scope[name]] for name in names if _belongs(scope[name], scope)]
-    bound = [getattr(function, "__self__", None), function.__defaults__, function.__kwdefaults__]
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # a name that was never given a value
-            bound.append(cell.cell_contents)
-    constants = [
-        _text(c) for code in codes for c in code.co_consts if not isinstance(c, types.CodeType)
-    ]
-    return [[[code.co_code.hex(), code.co_names] for code in codes], constants, found, bound]
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code and that of all functions defined inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
-
-
-def _text(value: Any) -> str:
-    """`repr`, but that of a set in an order that outlives the process."""
-    return str(sorted(map(repr, value))) if isinstance(value, set | frozenset) else repr(value)
-
-
-def _belongs(value: Any, scope: dict[str, Any]) -> bool:
-    """Whether a global value is a part of the function that names it: data, or a function of the same module."""
-    plain = isinstance(value, bool | int | float | str | tuple | list | np.ndarray | jax.Array)
-    return plain or getattr(getattr(value, "__wrapped__", value), "__globals__", None) is scope
+    def save(self, tree: Any, history: History, iterations: int, *, now: bool = False) -> None:
+        """Write the run if it is due, or `now`. If the disk is full, warn and go on."""
+        if not now and time.perf_counter() - self.saved < self.seconds:
+            return
+        done, leaves = len(history["iteration"]), jax.tree.leaves(tree)
+        try:
+            write_checkpoint(
+                self.path, Checkpoint(self.identity, done, leaves, dict(history), iterations)
+            )
+        except OSError as error:
+            warnings.warn(
+                f"The checkpoint {self.path} could not be written: {error}. The run goes on.",
+                stacklevel=4,
+            )
+        self.saved = time.perf_counter()

@@ -1,16 +1,18 @@
-"""The one result: what was solved, how, and why it stopped."""
+"""The result of a run: what was solved, how, and why it stopped."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..base.arguments import positive
+from ..base.registry import result, storable
 from ..methods.solvers import Solver
 from ..problems.features.base import Moments, Particles, mean_features
 from ..problems.problem import FiniteSum
@@ -28,9 +30,10 @@ class Reason(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+@storable
 @dataclass(frozen=True)
 class Status:
-    """Why a run stopped, and a sentence about it. Compares equal to the bare reason: `status == "converged"`."""
+    """Why a run stopped, with a sentence. It equals the bare reason: `status == "converged"`."""
 
     reason: Reason
     message: str
@@ -50,47 +53,53 @@ class Status:
         return hash(self.reason)
 
 
+@storable
 @dataclass(frozen=True)
 class Compression:
     """How a solution became smaller, and what that cost: see `compress`."""
 
     method: str
     before: int
-    """Particles that there were."""
+    """Number of particles before the compression."""
     error: float
-    """Root mean square distance of the predictions at the training rows from those of the whole solution."""
+    """Root mean square change of the predictions at the training rows."""
     random_error: float
-    """What to expect of a random subset of this size with equal weights."""
+    """The change to expect from a random subset of this size with equal weights."""
 
     def __str__(self) -> str:
         return (
-            f"from {self.before} particles by {self.method}: predictions at the training rows are off by {self.error:.2g} "
-            f"(root mean square; a random subset: {self.random_error:.2g})"
+            f"from {self.before} particles by {self.method}: predictions at the training rows are "
+            f"off by {self.error:.2g} (root mean square; a random subset: {self.random_error:.2g})"
         )
 
 
+@result("solution")
 class Solution(eqx.Module):
     """What `solve` returns.
 
     Attributes:
         problem: the problem that was solved.
-        solver: the method that solved it; None where that was no `Solver`: the status then says what was done.
+        solver: the method that solved it, or its description if it is not a `Solver`; None in old
+            files that do not say.
         particles: (m, d), draws of the last Gibbs measure.
-        moments: H, shaped (n,) or (n, k).
+        moments: H, of shape (n,) or (n, k).
         dual: the dual vector, loss'(H).
-        weights: (m,), the particles' weights in `predict`; they sum to one.
-        history: dictionary of arrays with one entry per iteration: "iteration", "gap", "loss_moments",
-            "loss_particles", "acceptance", "step_size", "pulls" and "passes" (cumulative), "seconds".
+        weights: (m,), the weights of the particles in `predict`; they sum to one.
+        history: dictionary of arrays with one entry per iteration: "iteration", "gap",
+            "loss_moments", "loss_particles", "acceptance", "step_size", "pulls" and "passes"
+            (cumulative), "seconds", and further columns of some methods.
         status: why the run stopped, with a sentence.
-        path: (k, n) or (k, n, c), a few dual vectors along which the run's Gibbs measures moved, for `certify`.
+        path: (k, n) or (k, n, c), a sample of the dual vectors whose Gibbs measures the particles
+            followed; `certify` replays it.
         seed: the seed of all randomness in the run.
-        iterate: (m, d), a cloud that follows mu^(t) itself where the method has such an iterate (EFP, NaiveEFP, MFLD), else
-            None. For EFP its law is the mixture of all Gibbs measures so far, in constant memory.
-        compression: how it was made smaller, if it was.
+        iterate: (m, d), a cloud that follows mu^(t) itself if the method has such an iterate (EFP,
+            NaiveEFP, MFLD), else None. For EFP its law is the mixture of all Gibbs measures so far,
+            in constant memory.
+        compression: how the solution was made smaller, if it was.
     """
 
     problem: FiniteSum
-    solver: Solver | None
+    solver: Solver | str | None
     particles: Particles
     moments: Moments
     dual: Moments
@@ -104,16 +113,52 @@ class Solution(eqx.Module):
 
     def predict(self, X: object) -> Array:
         """The weighted mean of h over the particles, at new rows: (rows,) or (rows, k)."""
-        with jax.enable_x64(self.problem.dtype == jnp.float64):
+        with self.problem.precision():
             return mean_features(self.problem.features.at(X), self.particles, self.weights)
+
+    def validate(self) -> None:
+        """Refuse parts that do not fit each other; the training rows may be missing."""
+        problem, moments, m = self.problem, self.moments.shape, self.weights.shape[0]
+        shapes = (problem.features.shape, (0, *problem.features.channels))
+        fit = self.particles.shape == (m, problem.dim) and moments in shapes
+        fit = fit and moments == self.dual.shape == self.path.shape[1:]
+        fit = fit and problem.weights.shape == moments[:1]
+        if not fit or problem.loss.data_shape not in (None, *shapes):
+            raise ValueError(
+                "The shapes of the solution's arrays do not fit its problem: store it as solve "
+                "returned it."
+            )
+        positive("FiniteSum", "temperature", problem.temperature)
+        l2 = np.asarray(problem.l2)
+        if l2.shape not in ((), (problem.dim,)) or not (l2 > 0).all():
+            raise ValueError(
+                "The l2 of the solution's problem does not fit it: store it as solve returned it."
+            )
+
+    def without_rows(self) -> Solution:
+        """The solution without the training data and everything that has one entry per row."""
+        return self.first_rows(0)
+
+    def first_rows(self, n: int) -> Solution:
+        """The solution with its first n rows only, for instance without rows that were padding."""
+
+        def cut(tree: Any) -> Any:
+            return jax.tree.map(lambda a: _head(a, n) if eqx.is_array(a) and a.ndim else a, tree)
+
+        problem = self.problem
+        with problem.precision():
+            features = eqx.tree_at(lambda f: f.rows, problem.features, cut(problem.features.rows))
+            parts = (features, cut(problem.loss), cut(problem.weights))
+            problem = eqx.tree_at(lambda p: (p.features, p.loss, p.weights), problem, parts)
+            path = jax.device_put(np.asarray(self.path)[:, :n])
+            parts = (problem, cut(self.moments), cut(self.dual), path)
+            return eqx.tree_at(lambda s: (s.problem, s.moments, s.dual, s.path), self, parts)
 
     def __repr__(self) -> str:
         m = self.particles.shape[0]
-        by = (
-            "a measure on weighted points"
-            if self.solver is None
-            else eqx.tree_pformat(self.solver, width=1000)
-        )
+        by = self.solver if isinstance(self.solver, str) else "a method that the file does not name"
+        if isinstance(self.solver, Solver):
+            by = eqx.tree_pformat(self.solver, width=1000)
         lines = [
             f"Solution of {self.problem}",
             f"  by {by}, {m} particles, seed {self.seed}",
@@ -125,7 +170,8 @@ class Solution(eqx.Module):
             return "\n".join([*lines, "  no iteration was completed"])
         last = {name: values[-1] for name, values in self.history.items()}
         lines.append(
-            f"  loss        {last['loss_moments']:.6g} at the moments, {last['loss_particles']:.6g} at the particles' mean"
+            f"  loss        {last['loss_moments']:.6g} at the moments, "
+            f"{last['loss_particles']:.6g} at the particles' mean"
         )
         lines.append(f"  gap         {self._gap_sentence()}")
         lines.append(
@@ -134,7 +180,8 @@ class Solution(eqx.Module):
         )
         if not np.isfinite(self.problem.features.bounds).all():
             lines.append(
-                "  note        the features are not known to be bounded: the theory's rates do not apply"
+                "  note        the features are not known to be bounded: the theory's rates do "
+                "not apply"
             )
         return "\n".join(lines)
 
@@ -150,3 +197,8 @@ class Solution(eqx.Module):
         if mean <= 2 * error:
             estimate += ", not distinguishable from zero with this many particles"
         return estimate + " (trust it only if the chains have mixed)"
+
+
+def _head(array: Any, n: int) -> Any:
+    """The first n entries, cut by NumPy: JAX would compile a program for every n."""
+    return jax.device_put(np.asarray(array)[:n])

@@ -1,4 +1,4 @@
-"""Estimators for people who know scikit-learn and nothing of measures, each with a certificate."""
+"""Certified estimators with the interface of scikit-learn; no knowledge of measures is needed."""
 
 try:
     import sklearn  # noqa: F401
@@ -7,7 +7,8 @@ except ImportError:
         "entroplay.sklearn needs scikit-learn: pip install 'entroplay[sklearn]'."
     ) from None
 
+from .classifier import MeanFieldClassifier
 from .density import MeanFieldDensity
-from .network import MeanFieldClassifier, MeanFieldRegressor
+from .regressor import MeanFieldRegressor
 
 __all__ = ["MeanFieldClassifier", "MeanFieldDensity", "MeanFieldRegressor"]

@@ -1,4 +1,4 @@
-"""The bandwidth of a density: measures on a support, from wide kernels to narrow ones, judged by rows that were held out."""
+"""The bandwidth of a density: a path from wide kernels to narrow ones, judged on held-out rows."""
 
 from __future__ import annotations
 
@@ -8,28 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from .coordinates import Coordinates
-from .mixing import (
-    Posed,
-    Record,
-    Support,
-    in_blocks,
-    log_height,
-    log_sum_exp,
-    solve_on_support,
-    square_distances,
-)
+from .mixing import solve_on_support
+from .normals import in_blocks, log_height, log_sum_exp, square_distances
 from .rows import WeightedRows
+from .support import MixingProblem, NewtonLog, Support
 
 NARROWING = 0.85
-"""From one bandwidth of the path to the next."""
+"""Factor from one bandwidth of the path to the next."""
 NARROWEST = 0.05
+"""The search tries no further bandwidth once it has reached this one."""
 FOLDS = 4
+"""Number of parts for cross-validation."""
+FALLBACK = 1.0
+"""Bandwidth if there are fewer than two rows per fold, or if no likelihood is finite."""
 PATIENCE, FALL = 3, 0.05
-"""A path ends after so many bandwidths without a better likelihood, if the last is this much worse than the best."""
-MOST_ROWS = 2000
-"""Rows that a path knows of, drawn at random of more."""
+"""Number of bandwidths without a better likelihood after which the search ends, and how far the
+last likelihood must then be below the best, in nats per row."""
+PATH_ROWS = 2000
+"""Maximum number of rows on the path; if there are more, these are drawn at random."""
 PATH_POINTS, PATH_ROUNDS, PATH_STEPS = 3072, 2, 60
-"""Points of a support on the path, proposals for them, steps of Newton's method."""
+"""At each bandwidth of the path: points of the support, maximum number of proposals for them, and
+maximum number of steps of Newton's method."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,11 @@ class BandwidthPath:
     """Solutions from wide kernels to narrow ones, each of which proposes points for the next.
 
     Attributes:
-        shape: of the kernel.
+        shape: shape of the kernel, one of `coordinates.SHAPES`.
+        temperature: strength of the entropy.
         l2: the penalty, or None for a prior as wide as the data.
-        say: what to do with a line of progress.
+        seed: seed of all randomness.
+        say: function that receives lines of progress.
     """
 
     shape: str
@@ -48,22 +49,22 @@ class BandwidthPath:
     seed: int
     say: Callable[[str], None]
 
-    def posed(self, rows: WeightedRows, coordinates: Coordinates, width: float) -> Posed:
-        """The problem for rows in those coordinates."""
+    def problem(self, rows: WeightedRows, coordinates: Coordinates, width: float) -> MixingProblem:
+        """The problem at this width, for rows that are given in these coordinates."""
         variance = (
             coordinates.spread
             if self.l2 is None
             else np.full(len(coordinates.spread), self.temperature / (2 * self.l2))
         )
-        return Posed(rows.X, rows.weights, width, variance, self.temperature)
+        return MixingProblem(rows.X, rows.weights, width, variance, self.temperature)
 
     def cross_validate(self, rows: WeightedRows) -> tuple[float, list[tuple[float, float]]]:
-        """The bandwidth with the best mean held-out log-likelihood, and all of them."""
+        """The bandwidth with the best mean held-out log-likelihood, and the table of all tried."""
         rng = np.random.default_rng([self.seed, len(rows)])
-        rows = _some(rows, rng)
+        rows = _subsample(rows, rng)
         n = len(rows)
         if n < 2 * FOLDS:
-            return 1.0, []
+            return FALLBACK, []
         fold = rng.permutation(np.arange(n) % FOLDS)
         folds = [
             _Fold(self, rows.part(fold != f), rows.part(fold == f), self.seed + f)
@@ -73,6 +74,8 @@ class BandwidthPath:
         widest = np.sqrt(Coordinates.of(rows.X, rows.weights, self.shape).spread.max())
         table: list[tuple[float, float]] = []
         best, width, fall = 0, np.inf, 0.0
+        # A likelihood may fall a little and rise again: the search ends only when the best is
+        # PATIENCE bandwidths behind and clearly better than the last.
         while (len(table) - best <= PATIENCE or fall < FALL) and width > NARROWEST:
             width = float(widest * NARROWING ** len(table))
             likelihood = float(shares @ [part.narrow(width) for part in folds])
@@ -82,40 +85,42 @@ class BandwidthPath:
             table.append((width, likelihood))
             best = int(np.argmax([value for _, value in table]))
             fall = table[best][1] - likelihood
-        return (table[best][0], table) if table else (1.0, [])
+        return (table[best][0], table) if table else (FALLBACK, [])
 
     def lead_to(self, rows: WeightedRows, coordinates: Coordinates, width: float) -> Support:
-        """Down to that width, from a kernel as wide as the data in their widest direction."""
+        """Follow the path down to this width.
+
+        It starts at a kernel at least as wide as the data in their widest direction.
+        """
         widest = np.sqrt(coordinates.spread.max())
         steps = int(np.ceil(np.log(max(widest / width, 1)) / -np.log(NARROWING)))
         rng = np.random.default_rng([self.seed, steps])
-        few = _some(rows, rng)
+        few = _subsample(rows, rng)
         support = None
         for k in range(steps, -1, -1):
-            support = self.narrowed(
-                self.posed(few, coordinates, width / NARROWING**k), rng, support
-            )
+            problem = self.problem(few, coordinates, width / NARROWING**k)
+            support = self.narrowed(problem, rng, support)
         assert support is not None
-        return support if few is rows else support.seen_by(self.posed(rows, coordinates, width))
+        # The slopes of a subsample are not those of all rows: take them from the measure.
+        return support if few is rows else support.seen_by(self.problem(rows, coordinates, width))
 
-    def narrowed(self, posed: Posed, rng: np.random.Generator, last: Support | None) -> Support:
+    def narrowed(
+        self, problem: MixingProblem, rng: np.random.Generator, last: Support | None
+    ) -> Support:
         """The next solution on the path."""
-        return solve_on_support(
-            posed, PATH_POINTS, rng, last=last, rounds=PATH_ROUNDS, record=Record(PATH_STEPS)
-        )
+        log = NewtonLog(PATH_STEPS)
+        return solve_on_support(problem, PATH_POINTS, rng, last=last, rounds=PATH_ROUNDS, log=log)
 
 
-def _some(rows: WeightedRows, rng: np.random.Generator) -> WeightedRows:
-    """All of them, or MOST_ROWS."""
-    return (
-        rows
-        if len(rows) <= MOST_ROWS
-        else rows.part(np.sort(rng.permutation(len(rows))[:MOST_ROWS]))
-    )
+def _subsample(rows: WeightedRows, rng: np.random.Generator) -> WeightedRows:
+    """The rows themselves, or PATH_ROWS of them at random if there are more."""
+    if len(rows) <= PATH_ROWS:
+        return rows
+    return rows.part(np.sort(rng.permutation(len(rows))[:PATH_ROWS]))
 
 
 class _Fold:
-    """One part of the rows, on which the kernel is narrowed, and the rest, by which that is judged."""
+    """A split of the rows: the kernel is narrowed on one part and judged on the other."""
 
     def __init__(
         self, path: BandwidthPath, learned: WeightedRows, held_out: WeightedRows, seed: int
@@ -127,18 +132,21 @@ class _Fold:
         self.support: Support | None = None
 
     def narrow(self, width: float) -> float:
-        """The mean log-likelihood of the rows held out at the next width."""
-        self.support = self.path.narrowed(
-            self.path.posed(self.learned, self.coordinates, width), self.rng, self.support
-        )
+        """The mean log-likelihood of the held-out rows at the next width."""
+        problem = self.path.problem(self.learned, self.coordinates, width)
+        self.support = self.path.narrowed(problem, self.rng, self.support)
         values = log_density(
             self.support.points, self.support.weights, self.coordinates(self.held_out.X), width
         )
+        # In the original units: every fold has its own coordinates.
         return float(self.held_out.weights @ values) + self.coordinates.log_volume
 
 
 def log_density(points: np.ndarray, weights: np.ndarray, Y: np.ndarray, width: float) -> np.ndarray:
-    """log of the mixture sum_r weights_r N(y; theta_r, width^2 I), far out, too."""
+    """The log-density of the mixture sum_r weights_r N(y; theta_r, width^2 I) at rows Y.
+
+    It is finite even where the density itself underflows.
+    """
     kept = weights > 0
     points, level = points[kept], np.log(weights[kept])
     height = log_height(Y.shape[1], width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -12,59 +13,74 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..base.arguments import one_of, positive, whole
-from ..problems.features.base import GaussianKernel
-from ..problems.losses.base import NegLog
+from ..problems.features import GaussianKernel
+from ..problems.losses import NegLog
 from ..problems.problem import FiniteSum
 from ..runs.solution import Reason, Solution, Status
 from ..verbs.certify import certify
 from .bandwidth import BandwidthPath, log_density
 from .coordinates import SHAPES, Coordinates
-from .mixing import Posed, Record, Support, solve_on_support
-from .network import automatic, new_seed, verdict_warning, verified_bound
+from .fit import ISLAND, TEMPERING
+from .mixing import solve_on_support
 from .rows import WeightedRows, bucket, merge, padded
 from .storable import Storable
-from .training import ISLAND, TEMPERING, trimmed, verdict
+from .support import MixingProblem, NewtonLog, Support
+from .verdicts import automatic, new_seed, verdict_warning, verified_bound
 
 ROUNDS = 3
-"""Proposals for the support of a fit."""
+"""Maximum number of proposals for a support of the final fit."""
 BUDGETS = (200, 1000)
-"""Pulls of the first certificate and of the second, which follows if the first was not good enough."""
+"""Pulls of the first certificate, and of the second one, which follows if the first misses tol."""
 GROWTH = 4
-"""Of the support before the second."""
+"""Factor by which the support grows before the second certificate."""
 
 
 class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
-    """The density of X as a mixture of equal normals over a free mixing measure, certified to be near the global optimum.
+    """Density estimation by a mixture of equal normals over a free mixing measure, certified.
 
-    This is nonparametric maximum likelihood with an entropy: the mixing measure mu minimises the mean of -log E_mu[N(x; theta, S)]
-    plus l2 E|theta|^2 plus temperature times its negative entropy. No number of components has to be chosen.
+    This is nonparametric maximum likelihood with an entropy: the mixing measure mu minimises the
+    mean of -log E_mu[N(x; theta, S)] over the rows x, plus l2 E|theta|^2, plus temperature times
+    the negative entropy of mu. No number of components has to be chosen. That problem is convex, so
+    the distance to its optimum can be bounded: `duality_gap_` is such a bound.
+
+    The measure is represented by weighted points, which are drawn around the rows and around the
+    solution for a wider kernel. Newton's method finds the optimal weights on them. The certificate
+    does not use these points: it bounds the distance to the optimum among all measures.
 
     Args:
-        bandwidth: the width of the kernel, in units in which one makes it as wide as the data in their tightest direction; "auto"
-            narrows it step by step, each solution starting where the last one stopped, and takes the best by cross-validated
-            likelihood.
-        covariance: the shape of the kernel: "local" is the scatter between nearest neighbours, which follows clusters; "full" the
-            covariance of the data, which amounts to whitening; "diag" its diagonal.
-        temperature: the strength of the entropy.
-        l2: the penalty in those units; "auto" makes the prior N(0, temperature / (2 l2)) as wide as the data in every direction.
-        particles: size of the support, on which weights are found. It is made four times as large if the certificate asks for it.
-        tol: how far from the optimum the certificate may put the answer, in nats per row.
-        max_iter: steps of Newton's method at the last bandwidth, at the most.
-        random_state: seed of all randomness.
+        bandwidth: width of the kernel. At bandwidth 1 it is as wide as the data in the direction in
+            which they are narrowest, relative to its shape. "auto" narrows the kernel step by step,
+            each solution starting from the previous one, and takes the bandwidth with the best
+            cross-validated likelihood.
+        covariance: shape of the kernel. "local" is the scatter between nearest neighbours, which
+            follows clusters; "full" is the covariance of the data, which amounts to whitening;
+            "diag" is the diagonal of that covariance.
+        temperature: strength of the entropy.
+        l2: strength of the penalty, in the units of the bandwidth. "auto" makes the prior
+            N(0, temperature / (2 l2)) as wide as the data in every direction.
+        particles: number of points that carry the measure. It is multiplied by four if the first
+            certificate misses `tol`.
+        tol: largest distance to the optimum that the certificate may state without a warning, in
+            nats per row.
+        max_iter: maximum number of Newton steps at the final bandwidth.
+        random_state: source of all randomness, as in scikit-learn.
         verbose: 1 prints what is tried and what is certified.
 
     Attributes:
-        bandwidth_: as given or found.
-        covariance_: of the kernel, in the units of X.
-        locations_, weights_: (m, d) and (m,), where the mixture's normals stand, in the units of X, and how much each weighs.
-        duality_gap_: the bound on the distance to the global optimum; infinite where it could not be verified.
-        certificate_: the `Certificate` behind it.
-        search_: bandwidths tried and their cross-validated mean log-likelihood.
-        n_iter_, particles_, history_, solution_: as in `MeanFieldRegressor`, in the coordinates of the kernel.
-
-    The measure stands on weighted points, drawn around the rows and around what was found with a wider kernel; Newton's method
-    finds the weights that are optimal on them, and the certificate, which knows nothing of these points, says how good that is
-    among all measures.
+        bandwidth_: the bandwidth given or found.
+        covariance_: (d, d), the covariance of the kernel, in the units of X.
+        locations_, weights_: (m, d) and (m,), the means of the normals in the units of X, and their
+            weights.
+        duality_gap_: bound on the distance to the global optimum; infinite if it could not be
+            verified.
+        certificate_: the `Certificate` with that bound.
+        search_: the bandwidths tried, as a list of tuples (bandwidth, cross-validated mean
+            log-likelihood).
+        n_iter_: number of Newton steps at the final bandwidth.
+        particles_: (m, d), the locations in the coordinates of the kernel.
+        history_: dictionary of arrays with one entry per Newton step.
+        solution_: the `Solution` for the distinct rows, in the coordinates of the kernel.
+        n_features_in_, feature_names_in_: as in scikit-learn.
 
     >>> import numpy as np
     >>> from entroplay.sklearn import MeanFieldDensity
@@ -76,8 +92,12 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
     """
 
     _learned: ClassVar = {
-        **dict.fromkeys(["n_features_in_", "feature_names_in_", "columns_", "bandwidth_", "search_"]), "_coordinates": Coordinates,
-    }  # fmt: skip
+        "n_features_in_": None,
+        "feature_names_in_": None,
+        "bandwidth_": None,
+        "search_": None,
+        "_coordinates": Coordinates,
+    }
 
     def __init__(
         self,
@@ -103,57 +123,69 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MeanFieldDensity:
-        """Fit to rows X (n, d); y is ignored."""
+        """Fit the density to rows X (n, d).
+
+        Args:
+            X: rows.
+            y: ignored.
+            sample_weight: non-negative weights of the rows, or None for equal ones. A row of weight
+                two counts as a row given twice.
+        """
         owner = type(self).__name__
         X = validate_data(self, X, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         width, tol = automatic(owner, "bandwidth", self.bandwidth), positive(owner, "tol", self.tol)
-        shape, max_iter = (
-            one_of(owner, "covariance", self.covariance, SHAPES),
-            whole(owner, "max_iter", self.max_iter),
-        )
+        shape = one_of(owner, "covariance", self.covariance, SHAPES)
+        max_iter = whole(owner, "max_iter", self.max_iter)
         verbose = whole(owner, "verbose", int(self.verbose), least=0)
         seed = new_seed(self.random_state)
+        temperature = positive(owner, "temperature", self.temperature)
+        l2 = automatic(owner, "l2", self.l2)
+        particles = whole(owner, "particles", self.particles, least=8)
 
         def say(line: str) -> None:
             if verbose:
                 print(f"[{owner}] {line}", flush=True)
 
         rows = merge(X, np.zeros((len(X), 0)), weights)
-        temperature, l2 = (
-            positive(owner, "temperature", self.temperature),
-            automatic(owner, "l2", self.l2),
-        )
         path = BandwidthPath(shape, temperature, l2, seed, say)
-        particles = whole(owner, "particles", self.particles, least=8)
         self.search_: list[tuple[float, float]] = []
         if width is None:
             width, self.search_ = path.cross_validate(rows)
         self.bandwidth_ = width
         self._coordinates = Coordinates.of(rows.X, rows.weights, shape)
         rows = WeightedRows(self._coordinates(rows.X), rows.y, rows.weights)
-        posed, support = (
-            path.posed(rows, self._coordinates, width),
-            path.lead_to(rows, self._coordinates, width),
-        )
-
-        rng, record = np.random.default_rng([seed, len(rows)]), Record(max_iter)
-        for count, budget in zip((particles, GROWTH * particles), BUDGETS, strict=True):
-            support = solve_on_support(
-                posed, count, rng, last=support, rounds=ROUNDS, record=record
-            )
-            solution = solution_of(posed, support, record, seed)
-            with jax.enable_x64(True):
-                self.solution_ = trimmed(solution, len(rows))
-            self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
-            say(
-                f"{len(support.points)} points, {len(record.steps)} steps: {verdict(self.certificate_)}"
-            )
-            if (self.certificate_.mixed and self.certificate_.bound <= tol) or record.left <= 0:
-                break
+        problem = path.problem(rows, self._coordinates, width)
+        support = path.lead_to(rows, self._coordinates, width)
+        self._solve(problem, support, particles, seed, tol=tol, max_iter=max_iter, say=say)
         self._derive()
         verdict_warning(owner, self.certificate_, self.solution_, tol, max_iter)
         return self
+
+    def _solve(
+        self,
+        problem: MixingProblem,
+        support: Support,
+        particles: int,
+        seed: int,
+        *,
+        tol: float,
+        max_iter: int,
+        say: Callable[[str], None],
+    ) -> None:
+        """Solve and certify, a second time on a larger support if the first result misses `tol`."""
+        n = len(problem.rows)
+        rng, log = np.random.default_rng([seed, n]), NewtonLog(max_iter)
+        for count, budget in zip((particles, GROWTH * particles), BUDGETS, strict=True):
+            support = solve_on_support(problem, count, rng, last=support, rounds=ROUNDS, log=log)
+            solution = solution_of(problem, support, log, seed)
+            self.solution_ = solution.first_rows(n)
+            # The certificate is that of the padded rows: it compiles once for nearly equal sizes.
+            self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
+            work = f"{len(support.points)} points, {len(log.steps)} steps"
+            say(f"{work}: {self.certificate_.verdict}")
+            if (self.certificate_.mixed and self.certificate_.bound <= tol) or log.left <= 0:
+                break
 
     def _derive(self) -> None:
         self.duality_gap_ = verified_bound(self.certificate_)
@@ -162,11 +194,12 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         self.particles_ = np.asarray(self.solution_.particles)
         self.weights_ = np.asarray(self.solution_.weights)
         self.locations_ = self._coordinates.undo(self.particles_)
+        # The kernel is N(0, bandwidth^2 I) after x -> x @ axes.
         back = np.linalg.inv(self._coordinates.axes)
         self.covariance_ = self.bandwidth_**2 * back.T @ back
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """The log-density at each row, in the units of X."""
+        """The log-density (n,) at the rows, in the units of X."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return (
@@ -175,39 +208,52 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         )
 
     def score(self, X: Any, y: Any = None) -> float:  # type: ignore[override]
-        """The mean log-density of the rows."""
+        """The mean log-density of the rows; y is ignored."""
         return float(np.mean(self.score_samples(X)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draws of the density, (n_samples, d)."""
+        """Draw rows (n_samples, d) from the density.
+
+        Args:
+            n_samples: number of rows.
+            random_state: source of randomness; None takes that of the estimator.
+        """
         check_is_fitted(self)
         n_samples = whole(type(self).__name__, "n_samples", n_samples)
         rng = check_random_state(self.random_state if random_state is None else random_state)
-        chosen = self.particles_[
-            rng.choice(len(self.particles_), size=n_samples, p=self.weights_ / self.weights_.sum())
-        ]
+        weights = self.weights_ / self.weights_.sum()
+        chosen = self.particles_[rng.choice(len(self.particles_), size=n_samples, p=weights)]
         return self._coordinates.undo(chosen + self.bandwidth_ * rng.standard_normal(chosen.shape))
 
 
-def solution_of(posed: Posed, support: Support, record: Record, seed: int) -> Solution:
-    """The measure on the support as a `Solution`, in double precision, its rows padded."""
-    n, size = len(posed.rows), bucket(len(posed.rows))
+def solution_of(problem: MixingProblem, support: Support, log: NewtonLog, seed: int) -> Solution:
+    """The measure on the support as a `Solution` in double precision, with padded rows."""
+    n, size = len(problem.rows), bucket(len(problem.rows))
     kept = support.weights > 0
     reason = Reason.CONVERGED if support.converged else Reason.ITERATIONS
-    message = f"{len(record.steps)} steps of Newton's method on {len(support.points)} points"
-    history = {name: np.array([step[name] for step in record.steps]) for name in record.steps[0]}
+    message = f"{len(log.steps)} steps of Newton's method on {len(support.points)} points"
+    history = {name: np.array([step[name] for step in log.steps]) for name in log.steps[0]}
     with jax.enable_x64(True):
-        problem = FiniteSum(
-            GaussianKernel(padded(posed.rows, size), posed.width), NegLog(), temperature=posed.temperature,
-            l2=posed.temperature / (2 * posed.variance), weights=padded(posed.weights, size),
-        )  # fmt: skip
-        # Rows without weight have no say: any moment will do.
-        moments = jnp.asarray(
-            np.concatenate([np.exp(posed.log_height - support.log_slopes), np.ones(size - n)])
+        posed = FiniteSum(
+            GaussianKernel(padded(problem.rows, size), problem.width),
+            NegLog(),
+            temperature=problem.temperature,
+            l2=problem.temperature / (2 * problem.variance),
+            weights=padded(problem.weights, size),
         )
-        dual = problem.slope(moments)
+        # H_i = 1 / u_i, in units of the density. Padding has no weight: any moment will do there.
+        moments = np.exp(problem.log_height - support.log_slopes)
+        moments = jnp.asarray(np.concatenate([moments, np.ones(size - n)]))
+        dual = posed.slope(moments)
         return Solution(
-            problem=problem, solver=None, particles=jnp.asarray(support.points[kept]), moments=moments, dual=dual,
-            weights=jnp.asarray(support.weights[kept]), history=history, status=Status(reason, message),
-            path=jnp.stack([share * dual for share in TEMPERING]), seed=seed,
-        )  # fmt: skip
+            problem=posed,
+            solver="Newton's method on weighted points",
+            particles=jnp.asarray(support.points[kept]),
+            moments=moments,
+            dual=dual,
+            weights=jnp.asarray(support.weights[kept]),
+            history=history,
+            status=Status(reason, message),
+            path=jnp.stack([share * dual for share in TEMPERING]),
+            seed=seed,
+        )

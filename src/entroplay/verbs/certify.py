@@ -1,14 +1,14 @@
-r"""A certificate: how far from the global optimum q_g can be, by clouds that are independent of the run.
+r"""`certify`: how far from the global optimum q_g can be, by clouds independent of the run.
 
-The run's own particles may not have moved yet, or may have split between modes in the wrong proportion; its own gap
-does not know. So the certificate draws fresh islands from the prior, leads them along the run's path of dual vectors to
-g by sequential Monte Carlo, and lets them and the run's own cloud, moved on, contradict each other.
+The run's own particles may not have moved yet, or may have split between modes in the wrong
+proportion, and its own gap cannot tell. The certificate therefore draws fresh islands from the
+prior and leads them along the run's path of dual vectors to g by sequential Monte Carlo. It then
+compares the islands with each other and with the run's own cloud after further moves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,167 +16,135 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..base.arguments import invalid, whole
+from ..base.arguments import invalid, real_array, seed_number, whole
 from ..base.compilation import compiled, traced
-from ..measures.gap import bregman_gap, fenchel_young_gap
+from ..measures.gap import bregman_gap, fenchel_young_gap, rowwise_square
 from ..measures.gibbs import Gibbs
+from ..measures.weights import effective_number, systematic_indices
 from ..methods.samplers.langevin import metropolis_moves
-from ..methods.smc import PATH, Islands, follow
+from ..methods.smc import JUMPS, PATH, STEPS, Islands, follow
 from ..problems.features.base import Moments, Particles
 from ..problems.losses.base import row_dot
 from ..problems.problem import FiniteSum
+from ..runs.solution import Solution
+from .certificate import Certificate
 from .partition import REPLICATES, log_partition
 
-if TYPE_CHECKING:
-    from ..runs.solution import Solution
-
-STEPS, JUMPS = 8, 2
-"""Moves in one batch: Langevin steps and jumps."""
+SIZE, BUDGET = 500, 200
+"""Particles per island, and gradient passes at the target, unless the caller says otherwise."""
 STAGES = 50
-"""Stages on one edge of the path at the most."""
+"""Maximum number of stages on one edge of the path."""
 OWN = 512
-"""Draws that speak for a run's cloud where its weights are very uneven."""
+"""Number of draws that represent the run's cloud if its weights are very uneven."""
 DISAGREEMENT = 16.0
-"""Squared distances above this many times their Monte-Carlo expectation are disagreement: with errors from eight
-islands, one dominant direction exceeds it in about one case of two hundred (F distribution with 1 and 7 degrees)."""
+"""Ratio of a squared distance to its Monte-Carlo expectation above which clouds disagree.
 
-
-@dataclass(frozen=True)
-class Certificate:
-    """What `certify` found out about q_g, g = `solution.dual`.
-
-    Attributes:
-        gap: L(q_g) - D(g), plug-in at the islands' moments; biased upwards by noise.
-        gap_error: its standard error, to second order, so that it does not vanish at the optimum.
-        gap_debiased: the gap less its noise bias.
-        bound: gap + 2 gap_error: q_g is at most this far above the global optimum, if the clouds have mixed.
-        mixed: whether the islands among themselves, and the run's own cloud moved on, agree within Monte-Carlo error.
-        primal: L(q_g), with `primal_error`.
-        dual: D(g), with `dual_error`.
-        log_partition: log Z_g, with `log_partition_error` and the `method` that gave it.
-        reason: in what the clouds disagree, empty if they do not.
-        pulls: gradient passes over all the islands' particles.
-    """
-
-    gap: float
-    gap_error: float
-    gap_debiased: float
-    bound: float
-    mixed: bool
-    primal: float
-    primal_error: float
-    dual: float
-    dual_error: float
-    log_partition: float
-    log_partition_error: float
-    method: str
-    reason: str
-    islands: int
-    particles: int
-    pulls: int
-
-    def __repr__(self) -> str:
-        verdict = "the clouds agree" if self.mixed else f"NOT VERIFIED: {self.reason}"
-        return (
-            f"Certificate: at most {self.bound:.3g} above the global optimum ({verdict})\n"
-            f"  gap {self.gap:.3g} +- {self.gap_error:.1g}, {self.gap_debiased:.3g} without noise bias, from {self.islands} "
-            f"independent islands of {self.particles} particles, {self.pulls} pulls\n"
-            f"  primal {self.primal:.8g} +- {self.primal_error:.1g}, dual {self.dual:.8g} +- {self.dual_error:.1g}, "
-            f"log-partition {self.log_partition:.6g} +- {self.log_partition_error:.1g} by {self.method}"
-        )
+With errors from eight islands, one dominant direction exceeds it in about one case of two hundred
+(F distribution with 1 and 7 degrees of freedom).
+"""
+STREAM = 0x63657274
+"""Separates the randomness of a certificate from that of a run with the same seed."""
 
 
 def certify(
-    solution: Solution, *, seed: int = 0, particles: int = 500, budget: int = 200
+    solution: Solution,
+    *,
+    seed: int = 0,
+    particles: int = SIZE,
+    budget: int = BUDGET,
+    path: object = None,
 ) -> Certificate:
     """Bound the distance of a solution's Gibbs measure from the global optimum.
 
-    Args:
-        solution: what `solve` returned; `solution.dual` is certified, and the path that led to it is replayed.
-        seed: of the islands' noise, which has nothing to do with the run's.
-        particles: in each of the eight islands.
-        budget: gradient passes over the islands to spend at the target, once the path has led there; the islands'
-            moments are averaged over them.
-
     No estimator sees a mode of the Gibbs measure that every island has missed.
 
+    Args:
+        solution: what `solve` returned; `solution.dual` is certified.
+        seed: the seed of the islands' noise, which is independent of the run's.
+        particles: the size of each of the eight islands.
+        budget: gradient passes over the islands at the target, once the path has led there; the
+            islands' moments are averaged over them.
+        path: dual vectors, (k, n) or (k, n, c), along which the islands go from the prior to
+            `solution.dual`; at most 24. By default those that the run recorded.
+
     >>> import entroplay as ep
-    >>> problem = ep.FiniteSum(ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8]), temperature=0.01, l2=0.01)
+    >>> features, loss = ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8])
+    >>> problem = ep.FiniteSum(features, loss, temperature=0.01, l2=0.01)
     >>> certificate = ep.certify(ep.solve(problem, particles=200, iterations=30))
     >>> certificate.mixed, certificate.gap <= certificate.bound
     (True, True)
     """
-    from ..runs.solution import Solution as SolutionRecord
-
-    if not isinstance(solution, SolutionRecord):
+    if not isinstance(solution, Solution):
         raise invalid("certify", "solution", "a Solution", solution)
     size = whole("certify", "particles", particles, least=8)
     budget = whole("certify", "budget", budget)
-    if whole("certify", "seed", seed, least=0) >= 2**32:
-        raise invalid("certify", "seed", "a whole number from 0 to 2**32 - 1", seed)
+    seed = seed_number("certify", seed)
     problem = solution.problem
-    if problem.features.shape[0] == 0:
-        raise ValueError(
-            "The solution was saved without its data (data=False): it predicts, but it cannot be certified."
-        )
-    with jax.enable_x64(problem.dtype == jnp.float64):
-        anchor = anchor_of(problem, solution.moments, solution.dual)
-        path = full_path(solution.path, solution.dual)
+    problem.needs_rows("certify")
+    with problem.precision():
+        approach = solution.path if path is None else _checked_path(solution, path)
+        dual = Dual.of(problem, solution.dual, solution.moments, approach)
         own = own_cloud(solution.particles, solution.weights)
-        return certify_dual(
-            problem, solution.dual, anchor, path, own, seed=seed, size=size, budget=budget
-        )
+        return certify_dual(problem, dual, own, seed=seed, size=size, budget=budget)
+
+
+def _checked_path(solution: Solution, path: object) -> Array:
+    vectors = real_array("certify", "path", path)
+    if vectors.shape[1:] != solution.dual.shape or vectors.shape[0] > PATH:
+        must_be = f"at most {PATH} dual vectors of shape {solution.dual.shape}"
+        raise invalid("certify", "path", must_be, f"an array of shape {vectors.shape}")
+    return vectors
 
 
 def own_cloud(particles: Particles, weights: Float[Array, "m"]) -> Float[Array, "own d"]:
-    """The run's cloud; of a large one whose weights are very uneven, draws by these weights, as evenly spread as can be."""
+    """The run's cloud, or draws by its weights if it is large and the weights are very uneven."""
     shares = np.maximum(np.asarray(weights, np.float64), 0)
-    if len(shares) <= OWN or shares.sum() ** 2 > (shares**2).sum() * len(shares) / 2:
+    shares = shares / shares.sum()
+    if len(shares) <= OWN or effective_number(shares) > len(shares) / 2:
         return particles
-    marks = (np.arange(OWN) + 0.5) / OWN
-    chosen = np.searchsorted(np.cumsum(shares) / shares.sum(), marks).clip(max=len(shares) - 1)
-    return jnp.asarray(np.asarray(particles)[chosen])
+    return jnp.asarray(np.asarray(particles)[systematic_indices(shares, OWN, offset=0.5)])
 
 
-def anchor_of(problem: FiniteSum, moments: Moments, dual: Moments) -> Moments | None:
-    """The moments, where the dual is their slope: then no conjugate is needed, and small gaps keep their digits."""
-    return (
-        moments
-        if bool(np.array_equal(np.asarray(dual), np.asarray(problem.slope(moments))))
-        else None
-    )
+class Dual(NamedTuple):
+    """A dual vector to certify."""
 
+    vector: Moments
+    anchor: Moments | None
+    """Moments whose slope is the vector, if there are any: no conjugate is needed then, and small
+    gaps keep their digits."""
+    path: Float[Array, "l n *c"]
+    """Dual vectors from the prior to the vector itself, always equally many: shorter paths begin
+    with zeros (the prior), so that all lengths share one program."""
 
-def full_path(
-    recorded: Float[Array | np.ndarray, "k n *c"], dual: Moments
-) -> Float[Array, "l n *c"]:
-    """The recorded path and its end, behind as many zeros (the prior) as make its length always the same."""
-    zeros = np.zeros((PATH - recorded.shape[0], *dual.shape), dual.dtype)
-    return jnp.asarray(np.concatenate([zeros, np.asarray(recorded), np.asarray(dual)[None]]))
+    @staticmethod
+    def of(problem: FiniteSum, vector: Moments, moments: Moments, recorded: Any) -> Dual:
+        """The dual vector at the end of a recorded path; `moments` are the anchor if they fit."""
+        recorded, end = np.asarray(recorded), np.asarray(vector)
+        zeros = np.zeros((PATH - recorded.shape[0], *end.shape), end.dtype)
+        path = jnp.asarray(np.concatenate([zeros, recorded, end[None]]))
+        fits = np.array_equal(end, np.asarray(problem.slope(moments)))
+        return Dual(vector, moments if fits else None, path)
 
 
 def certify_dual(
     problem: FiniteSum,
-    dual: Moments,
-    anchor: Moments | None,
-    path: Float[Array, "k n *c"],
+    dual: Dual,
     own: Particles,
     *,
     seed: int,
-    size: int,
-    budget: int,
+    size: int = SIZE,
+    budget: int = BUDGET,
 ) -> Certificate:
-    """The certificate of a dual vector. `anchor` holds moments with dual = loss'(anchor), where there are such."""
-    # The stream of a certificate must differ from that of a run with the same seed.
-    key = jax.random.fold_in(jax.random.key(seed), 0x63657274)
+    """The certificate of a dual vector; `own` is the cloud of the run that found it."""
+    key = jax.random.fold_in(jax.random.key(seed), STREAM)
     snapshots = max(1, -(-budget // (STEPS + JUMPS + 1)))
-    count = jnp.asarray(snapshots, jnp.int32)  # an array: another budget compiles nothing anew
-    evidence = _gather(traced(problem), key, path, own, count, islands=REPLICATES, size=size)
-    return _judge(problem, key, dual, anchor, evidence, size, own.shape[0])
+    count = jnp.asarray(snapshots, jnp.int32)  # an array: another budget does not compile again
+    evidence = _gather(traced(problem), key, dual.path, own, count, islands=REPLICATES, size=size)
+    return _judge(problem, key, dual, evidence, size, own.shape[0])
 
 
 class Evidence(eqx.Module):
-    """What the islands and the run's own cloud say of E_q[h]."""
+    """Estimates of E_q[h] by the islands and by the run's own cloud."""
 
     islands: Islands
     island_moments: Float[Array, "b n *c"]
@@ -197,110 +165,96 @@ def _gather(
     islands: int,
     size: int,
 ) -> Evidence:
+    """Lead islands along the path, average their moments at its end, move the run's own cloud."""
     walk_key, stay_key, own_key = jax.random.split(key, 3)
     state = follow(
-        problem,
-        walk_key,
-        path,
-        islands=islands,
-        particles=size,
-        steps=STEPS,
-        jumps=JUMPS,
+        problem, walk_key, path, islands=islands, particles=size, steps=STEPS, jumps=JUMPS,
         stages=STAGES,
-    )
+    )  # fmt: skip
     gibbs = Gibbs(problem, path[-1])
 
     def snapshot(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        """One batch of moves of all islands, whose moments then enter the average."""
         particles, total, pulls = carry
         walkers, _, moved = metropolis_moves(
-            jax.random.fold_in(stay_key, index), gibbs, particles.reshape(-1, problem.dim), state.adaptation,
-            steps=STEPS, jumps=JUMPS, leaps=1, islands=islands, adapt=False,
-        )  # fmt: skip
-        particles = walkers.particles.reshape(particles.shape)
-        return (
-            particles,
-            total + jax.lax.map(problem.features.average, particles),
-            pulls + moved.pulls,
+            jax.random.fold_in(stay_key, index),
+            gibbs,
+            particles.reshape(-1, problem.dim),
+            state.adaptation,
+            steps=STEPS,
+            jumps=JUMPS,
+            leaps=1,
+            islands=islands,
+            adapt=False,
         )
+        particles = walkers.particles.reshape(particles.shape)
+        seen = jax.lax.map(problem.features.average, particles)
+        return particles, total + seen, pulls + moved.pulls
 
     zero = jnp.zeros((islands, *problem.features.shape), problem.dtype)
-    particles, total, pulls = jax.lax.fori_loop(
-        0, snapshots, snapshot, (state.particles, zero, state.pulls)
-    )
+    begin = (state.particles, zero, state.pulls)
+    particles, total, pulls = jax.lax.fori_loop(0, snapshots, snapshot, begin)
     _, within = problem.features.mean_and_covariance(particles.reshape(-1, problem.dim))
+
+    # The run's own cloud is moved on with the islands' step size: particles that had not moved yet
+    # would otherwise reproduce the moments they started from.
     own = own.astype(problem.dtype)
     walkers, _, _ = metropolis_moves(
         jax.random.fold_in(own_key, 0), gibbs, own, state.adaptation, steps=4 * STEPS, adapt=False
     )
     own_moments, own_spread = problem.features.mean_and_covariance(walkers.particles)
     state = state._replace(particles=particles, pulls=pulls)
-    return Evidence(state, total / snapshots.astype(problem.dtype), within, own_moments, own_spread)
+    moments = total / snapshots.astype(problem.dtype)
+    return Evidence(state, moments, within, own_moments, own_spread)
 
 
 def _judge(
-    problem: FiniteSum,
-    key: PRNGKeyArray,
-    dual: Moments,
-    anchor: Moments | None,
-    evidence: Evidence,
-    size: int,
-    own_size: int,
+    problem: FiniteSum, key: PRNGKeyArray, dual: Dual, evidence: Evidence, size: int, own_size: int
 ) -> Certificate:
     """From evidence to numbers and a verdict."""
+    # Island b has the weight v_b, proportional to its estimate of Z_g / Z_0.
     log_ratios = np.asarray(evidence.islands.log_ratio, np.float64)
     v = np.exp(log_ratios - log_ratios.max())
     v = jnp.asarray(v / v.sum(), problem.dtype)
     b = len(log_ratios)
     mean = jnp.tensordot(v, evidence.island_moments, axes=1)
     deviations = evidence.island_moments - mean[None]
-    gap = (
-        bregman_gap(problem, mean, anchor)
-        if anchor is not None
-        else fenchel_young_gap(problem, mean, dual)
-    )
+    if dual.anchor is not None:
+        gap = bregman_gap(problem, mean, dual.anchor)
+    else:
+        gap = fenchel_young_gap(problem, mean, dual.vector)
 
-    # gap_error^2 = u' V u with u = w (loss'(P) - g) and V = B/(B-1) sum_b v_b^2 (P_b - P)(P_b - P)'.
-    u = problem.weigh(problem.slope(mean) - dual)
+    # gap_error^2 = u' V u with u = w (loss'(P) - g), V = B/(B-1) sum_b v_b^2 (P_b - P)(P_b - P)'.
+    u = problem.weigh(problem.slope(mean) - dual.vector)
     along = jnp.stack([jnp.sum(u * d) for d in deviations])
     curvature = problem.loss.curvature(mean)
-    variance = (
-        b
-        / (b - 1)
-        * jnp.sum(v**2 * jnp.stack([_quadratic(problem, curvature, d) for d in deviations]))
-    )
-    # At the optimum u vanishes and what remains is the spread of the quadratic term, (1/2) z' loss'' z with z ~ N(0, V): its
-    # deviation is at most variance/sqrt(2), which it has when one direction dominates.
+    squares = jnp.stack([_square(problem, curvature, d) for d in deviations])
+    variance = b / (b - 1) * jnp.sum(v**2 * squares)
+    # At the optimum u vanishes, and what remains is the spread of the quadratic term,
+    # (1/2) z' loss'' z with z ~ N(0, V). Its deviation is at most variance/sqrt(2), which it has
+    # when one direction dominates.
     gap_error = float(jnp.sqrt(b / (b - 1) * jnp.sum(v**2 * along**2) + variance**2 / 2))
     gap_debiased = float(gap - variance / 2)
 
     independent = problem.weights @ row_dot(curvature, evidence.within) / (b * size)
     own_noise = problem.weights @ row_dot(curvature, evidence.own_spread) / own_size
-    distance = _quadratic(problem, curvature, evidence.own_moments - mean)
-    reason = _disagreement(
-        np.asarray(v),
-        float(variance),
-        float(independent),
-        float(distance),
-        float(variance + own_noise),
+    agreement = Agreement(
+        masses=effective_number(np.asarray(v)) / b,
+        between=float(variance),
+        independent=float(independent),
+        distance=float(_square(problem, curvature, evidence.own_moments - mean)),
+        expected=float(variance + own_noise),
     )
-
     bound = float(gap) + 2 * gap_error
-    partition = log_partition(problem, jax.random.fold_in(key, 1), dual, log_ratios)
-    temperature = problem.temperature
-    if anchor is not None:
-        conjugate = float(problem.weights @ (row_dot(dual, anchor) - problem.loss.value(anchor)))
-    else:
-        conjugate = float(problem.weights @ problem.loss.conjugate(dual))
-    dual_value, dual_error = (
-        -conjugate - temperature * partition.value,
-        temperature * partition.error,
-    )
+    partition = log_partition(problem, jax.random.fold_in(key, 1), dual.vector, log_ratios)
+    dual_value = -_conjugate(problem, dual) - problem.temperature * partition.value  # eq. (11)
+    dual_error = problem.temperature * partition.error
     return Certificate(
         gap=float(gap),
         gap_error=gap_error,
         gap_debiased=gap_debiased,
         bound=bound if np.isfinite(bound) else np.inf,
-        mixed=not reason,
+        mixed=not agreement.objection,
         primal=dual_value + gap_debiased,
         primal_error=float(np.hypot(dual_error, gap_error)),
         dual=dual_value,
@@ -308,28 +262,48 @@ def _judge(
         log_partition=partition.value,
         log_partition_error=partition.error,
         method=partition.method,
-        reason=reason,
+        reason=agreement.objection,
         islands=b,
         particles=size,
         pulls=int(evidence.islands.pulls),
     )
 
 
-def _quadratic(problem: FiniteSum, curvature: Array, vector: Moments) -> Float[Array, ""]:
-    """sum_i w_i v_i' loss''_i v_i."""
-    if vector.ndim == 1:
-        return problem.weights @ (curvature * vector**2)
-    return problem.weights @ jnp.einsum("nk,nkl,nl->n", vector, curvature, vector)
+def _conjugate(problem: FiniteSum, dual: Dual) -> float:
+    """sum_i w_i conj_i(g_i); with an anchor H it is sum_i w_i (<g_i, H_i> - loss_i(H_i))."""
+    if dual.anchor is None:
+        return float(problem.weights @ problem.loss.conjugate(dual.vector))
+    values = row_dot(dual.vector, dual.anchor) - problem.loss.value(dual.anchor)
+    return float(problem.weights @ values)
 
 
-def _disagreement(
-    v: np.ndarray, between: float, independent: float, distance: float, expected: float
-) -> str:
-    """In what the clouds disagree, or nothing."""
-    if not np.isfinite([between, distance, expected]).all() or 1 / (v**2).sum() < len(v) / 2:
-        return "the islands disagree about the mass of what they found"
-    if between > DISAGREEMENT * independent:
-        return "the islands' moments differ by more than their sampling error"
-    if distance > DISAGREEMENT * expected:
-        return "the run's own cloud and the islands disagree"
-    return ""
+def _square(problem: FiniteSum, curvature: Array, vector: Moments) -> Float[Array, ""]:
+    """sum_i w_i v_i' loss''_i v_i: the squared length in which clouds are compared."""
+    return problem.weights @ rowwise_square(curvature, vector)
+
+
+class Agreement(NamedTuple):
+    """How far apart the clouds are, as squared lengths, beside what sampling noise explains."""
+
+    masses: float
+    """Effective fraction of the islands, by their estimates of the mass."""
+    between: float
+    """Squared error of the islands' mean, by their spread."""
+    independent: float
+    """Squared error that a mean of independent draws would have."""
+    distance: float
+    """Squared distance of the run's own cloud from the islands' mean."""
+    expected: float
+    """Expected value of that distance if both sample the same measure."""
+
+    @property
+    def objection(self) -> str:
+        """In what the clouds disagree; empty if they agree."""
+        comparable = np.isfinite([self.between, self.distance, self.expected]).all()
+        if not comparable or self.masses < 1 / 2:
+            return "the islands disagree about the mass of what they found"
+        if self.between > DISAGREEMENT * self.independent:
+            return "the islands' moments differ by more than their sampling error"
+        if self.distance > DISAGREEMENT * self.expected:
+            return "the run's own cloud and the islands disagree"
+        return ""

@@ -1,25 +1,31 @@
-r"""log Z_g, the logarithm of the integral of exp(-U_g / temperature), with an error bar: by quadrature, importance sampling
-or sequential Monte Carlo.
+r"""log Z_g, the logarithm of the integral of exp(-U_g / temperature), with an error bar.
+
+The dual objective, eq. (11), contains it. It is computed by quadrature, by importance sampling, or
+by sequential Monte Carlo.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..base.compilation import compiled, traced
-from ..measures.quadrature import guaranteed_box, points_per_axis, tightened
+from ..measures.quadrature import POINTS, guaranteed_box, points_per_axis, tightened
+from ..measures.weights import effective_number
 from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum
+from .grid import coarse_points
 
+QUADRATURE_ELEMENTS = 5 * 10**7
+"""Maximum number of entries of the feature matrix on a grid for which quadrature is used."""
 REPLICATES = 8
+"""Number of independent estimates from whose spread the error of a sampled log Z_g is computed."""
 PRIOR_DRAWS = 50_000
+"""Number of draws of the prior for importance sampling, over all replicates."""
 LEAST_EFFECTIVE = 2_000
-"""Importance sampling from the prior is trusted when this many of the draws are effective."""
+"""Minimum effective number of these draws; importance sampling is not trusted below it."""
 
 
 class LogPartition(NamedTuple):
@@ -30,17 +36,28 @@ class LogPartition(NamedTuple):
     method: str
 
 
-def prior_log_partition(problem: FiniteSum) -> float:
-    """log Z_0 = (d/2) log(pi temperature / l2), or the sum of (1/2) log(pi temperature / l2_j)."""
-    l2 = np.broadcast_to(np.asarray(problem.l2, np.float64), (problem.dim,))
-    return float(np.log(np.pi * problem.temperature / l2).sum()) / 2
+def log_partition(
+    problem: FiniteSum, key: PRNGKeyArray, dual: Moments, smc_log_ratios: np.ndarray
+) -> LogPartition:
+    """Estimate log Z_g by the most precise method that applies.
+
+    `smc_log_ratios` are the islands' estimates of log(Z_g / Z_0).
+    """
+    if problem.dim in POINTS:
+        elements = int(np.prod(problem.features.shape)) * POINTS[problem.dim] ** problem.dim
+        if elements <= QUADRATURE_ELEMENTS:
+            return by_quadrature(problem, dual)
+    with problem.precision():
+        sampled = by_importance_sampling(problem, key, dual)
+    return sampled or from_replicates(problem, smc_log_ratios, "sequential Monte Carlo")
 
 
 def by_quadrature(problem: FiniteSum, dual: Moments) -> LogPartition:
-    """To rounding, for d <= 2."""
+    """Integrate on a grid, for d <= 2; exact up to rounding."""
     g = np.asarray(dual, np.float64)
     size = points_per_axis(problem, None)
-    coarse = guaranteed_box(problem, size if problem.dim == 1 else 101, lambda _: [g])
+    # A coarse grid finds out where the mass of q_g is, a fine one integrates there.
+    coarse = guaranteed_box(problem, coarse_points(problem, size), lambda _: [g])
     fine = tightened(coarse, size, [g])
     return LogPartition(fine.gibbs(g)[1], 0.0, "quadrature")
 
@@ -48,46 +65,41 @@ def by_quadrature(problem: FiniteSum, dual: Moments) -> LogPartition:
 def by_importance_sampling(
     problem: FiniteSum, key: PRNGKeyArray, dual: Moments
 ) -> LogPartition | None:
-    """From draws of the prior in eight replicates; None where too few of them are effective."""
+    """Average exp(-<g, h> / temperature) over the prior; None if too few draws are effective."""
     log_weights = np.asarray(_prior_log_weights(traced(problem), key, dual), np.float64)
     shifted = np.exp(log_weights - log_weights.max())
-    if shifted.sum() ** 2 / (shifted**2).sum() < LEAST_EFFECTIVE:
+    if effective_number(shifted / shifted.sum()) < LEAST_EFFECTIVE:
         return None
-    return from_replicates(
-        problem,
-        np.log(shifted.mean(axis=1)) + log_weights.max(),
-        "importance sampling from the prior",
-    )
+    log_ratios = np.log(shifted.mean(axis=1)) + log_weights.max()
+    return from_replicates(problem, log_ratios, "importance sampling from the prior")
 
 
 @compiled
 def _prior_log_weights(problem: FiniteSum, key: PRNGKeyArray, dual: Moments) -> Float[Array, "b m"]:
+    """log(q_g / q_0) at draws of the prior nu, one row per replicate.
+
+    The penalties cancel: U_g - U_0 = sum_i w_i <g_i, h_i>, and nu is proportional to q_0.
+    """
     draws = problem.prior(key, PRIOR_DRAWS)
     potential = problem.features.potential(draws, problem.weigh(dual))
     return (-potential / problem.temperature).reshape(REPLICATES, -1)
 
 
 def from_replicates(problem: FiniteSum, log_ratios: np.ndarray, method: str) -> LogPartition:
-    """log of the mean of independent, unbiased estimates of Z_g / Z_0, with the error of that mean."""
+    """log Z_g from independent, unbiased estimates of Z_g / Z_0, whose logarithms are given."""
     log_ratios = np.asarray(log_ratios, np.float64)
     ratios = np.exp(log_ratios - log_ratios.max())
     mean = ratios.mean()
+    # To first order, the error of log(mean) is the relative error of the mean.
     error = ratios.std(ddof=1) / mean / np.sqrt(len(ratios))
-    return LogPartition(
-        prior_log_partition(problem) + float(log_ratios.max() + np.log(mean)), float(error), method
-    )
+    value = prior_log_partition(problem) + float(log_ratios.max() + np.log(mean))
+    return LogPartition(value, float(error), method)
 
 
-def log_partition(
-    problem: FiniteSum, key: PRNGKeyArray, dual: Moments, smc_log_ratios: np.ndarray
-) -> LogPartition:
-    """By the most precise method that applies; `smc_log_ratios` are the islands' log Z_g / Z_0."""
-    features = problem.features
-    if (
-        problem.dim <= 2
-        and int(np.prod(features.shape)) * (4001 if problem.dim == 1 else 301**2) <= 5 * 10**7
-    ):
-        return by_quadrature(problem, dual)
-    with jax.enable_x64(problem.dtype == jnp.float64):
-        sampled = by_importance_sampling(problem, key, dual)
-    return sampled or from_replicates(problem, smc_log_ratios, "sequential Monte Carlo")
+def prior_log_partition(problem: FiniteSum) -> float:
+    """log Z_0 = (d/2) log(pi temperature / l2), or the sum of (1/2) log(pi temperature / l2_j).
+
+    Z_0 normalises the Gaussian prior nu of eq. (12).
+    """
+    l2 = np.broadcast_to(np.asarray(problem.l2, np.float64), (problem.dim,))
+    return float(np.log(np.pi * problem.temperature / l2).sum()) / 2

@@ -1,4 +1,4 @@
-"""A path of solutions from hot to cold, for those who do not know which temperature they want."""
+"""`path`: solutions from hot to cold, for users who do not know which temperature they want."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..base.arguments import flag, invalid, real_array, whole
 from ..methods.solvers import Solver
-from ..problems.losses.base import Loss
+from ..problems.losses import Loss
 from ..problems.problem import FiniteSum
 from ..runs.progress import progress_bar
 from ..runs.solution import Solution
@@ -22,11 +21,13 @@ from .solve import solve
 
 @dataclass(frozen=True)
 class TemperaturePath(Sequence[Solution]):
-    """Solutions of one problem at several temperatures, the hottest first: a sequence, to be indexed and looped over.
+    """Solutions of one problem at several temperatures, the hottest first.
+
+    It is a sequence of `Solution`s.
 
     Attributes:
         solutions: one per temperature.
-        certificates: likewise; empty if none were asked for.
+        certificates: one per temperature, or none if none were requested.
     """
 
     solutions: tuple[Solution, ...]
@@ -34,7 +35,7 @@ class TemperaturePath(Sequence[Solution]):
 
     @property
     def temperatures(self) -> np.ndarray:
-        """From hot to cold."""
+        """The temperatures, from hot to cold."""
         return np.array([solution.problem.temperature for solution in self.solutions])
 
     def __getitem__(self, index):  # type: ignore[override]
@@ -51,7 +52,7 @@ class TemperaturePath(Sequence[Solution]):
 
         Args:
             X: rows that were held out.
-            loss: with their targets, for instance `Squared(y_held_out)`.
+            loss: a loss with the targets of those rows, for instance `Squared(y_held_out)`.
         """
         if not isinstance(loss, Loss):
             raise invalid("validate", "loss", "a loss for the rows of X, such as Squared(y)", loss)
@@ -59,18 +60,14 @@ class TemperaturePath(Sequence[Solution]):
         for solution in self.solutions:
             prediction = solution.predict(X)
             if loss.data_shape not in (None, prediction.shape):
-                raise invalid(
-                    "validate",
-                    "loss",
-                    f"one for predictions of shape {prediction.shape}",
-                    f"one for {loss.data_shape}",
-                )
-            with jax.enable_x64(prediction.dtype == jnp.float64):
+                must_be = f"one for predictions of shape {prediction.shape}"
+                raise invalid("validate", "loss", must_be, f"one for {loss.data_shape}")
+            with solution.problem.precision():
                 losses.append(float(jnp.mean(loss.value(prediction))))
         return np.array(losses)
 
     def best(self, X: object, loss: Loss) -> Solution:
-        """The solution with the least mean loss at other rows."""
+        """The solution with the smallest mean loss at other rows."""
         losses = self.validate(X, loss)
         if not np.isfinite(losses).any():
             raise ValueError("No temperature has a finite loss at these rows.")
@@ -80,13 +77,13 @@ class TemperaturePath(Sequence[Solution]):
         head = f"TemperaturePath of {len(self)} solutions\n  temperature        loss    spread"
         lines = [head + ("        bound" if self.certificates else "")]
         for i, solution in enumerate(self.solutions):
+            loss = solution.history["loss_moments"][-1]
             spread = float(jnp.std(solution.particles))
-            line = f"  {solution.problem.temperature:>11.3g}  {solution.history['loss_moments'][-1]:>10.4g}  {spread:>8.3g}"
+            line = f"  {solution.problem.temperature:>11.3g}  {loss:>10.4g}  {spread:>8.3g}"
             if self.certificates:
                 certificate = self.certificates[i]
-                line += f"  {certificate.bound:>11.2g}" + (
-                    "" if certificate.mixed else "  not verified"
-                )
+                unverified = "" if certificate.mixed else "  not verified"
+                line += f"  {certificate.bound:>11.2g}{unverified}"
             lines.append(line)
         return "\n".join(lines)
 
@@ -103,22 +100,24 @@ def path(
     fixed_prior: bool = False,
     progress: bool = False,
 ) -> TemperaturePath:
-    """Solve a problem at several temperatures, from hot to cold, each run starting from the one before.
+    """Solve a problem at several temperatures, from hot to cold; each run starts from the last one.
 
     Args:
-        problem: its own temperature counts only where `temperatures` are not given.
-        temperatures: a sequence of positive numbers, in any order; default: seven from thirty times the problem's own down to it.
+        problem: the problem; its own temperature counts only if `temperatures` is not given.
+        temperatures: a sequence of positive numbers, in any order. By default seven, from thirty
+            times the problem's own temperature down to it.
         solver: as in `solve`.
         particles: as in `solve`.
-        iterations: at each temperature.
-        seed: as in `solve`; each temperature has noise of its own.
-        certified: draw up a certificate at each temperature.
-        fixed_prior: let l2 fall with the temperature, so that the prior N(0, temperature / (2 l2)) stays what it is for
-            `problem`; otherwise l2 stays and the prior shrinks.
+        iterations: the number of iterations at each temperature.
+        seed: as in `solve`; the noise differs from temperature to temperature.
+        certified: make a certificate at each temperature.
+        fixed_prior: let l2 fall with the temperature, which keeps the prior
+            N(0, temperature / (2 l2)) of `problem`. Otherwise l2 stays and the prior shrinks.
         progress: show a progress bar over the temperatures.
 
     >>> import entroplay as ep
-    >>> problem = ep.FiniteSum(ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8]), temperature=0.01, l2=0.01)
+    >>> features, loss = ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8])
+    >>> problem = ep.FiniteSum(features, loss, temperature=0.01, l2=0.01)
     >>> path = ep.path(problem, [0.1, 0.01], solver=ep.MFLD(0.1), particles=100, iterations=20)
     >>> path.temperatures
     array([0.1 , 0.01])
@@ -127,12 +126,12 @@ def path(
         raise invalid("path", "problem", "a FiniteSum", problem)
     ladder = _ladder(problem, temperatures)
     flag("path", "fixed_prior", fixed_prior)
+    flag("path", "certified", certified)
+    progress = flag("path", "progress", progress)
     seed = whole("path", "seed", seed, least=0)
     solutions: list[Solution] = []
     certificates: list[Certificate] = []
-    with progress_bar(
-        flag("path", "progress", progress), len(ladder), "temperature"
-    ) as advance_bar:
+    with progress_bar(progress, len(ladder), "temperature") as show_progress:
         for i, temperature in enumerate(ladder):
             l2 = problem.l2 * (temperature / problem.temperature) if fixed_prior else problem.l2
             posed = eqx.tree_at(lambda p: (p.temperature, p.l2), problem, (temperature, l2))
@@ -147,16 +146,16 @@ def path(
                 start=start,
             )
             solutions.append(solution)
-            if flag("path", "certified", certified):
+            if certified:
                 certificates.append(certify(solution, seed=run_seed))
-            advance_bar(1, solution.history)
+            show_progress(1, solution.history)
             if solution.status == "interrupted":
                 break
     return TemperaturePath(tuple(solutions), tuple(certificates))
 
 
 def _ladder(problem: FiniteSum, temperatures: object) -> list[float]:
-    """From hot to cold."""
+    """The temperatures to solve at, from hot to cold."""
     if temperatures is None:
         return [float(t) for t in problem.temperature * np.geomspace(30, 1, 7)]
     values = np.asarray(real_array("path", "temperatures", temperatures, ndim=(1,)), np.float64)

@@ -1,11 +1,13 @@
 // The integral of a picture over every triangle, and its gradient in the triangle's corners.
 //
-// By Green's theorem the integral of a picture over a triangle is a sum over its three edges of integrals of S dy, where S is
-// the picture's running integral along a row. On the part of an edge inside one row, S and its own integral SS give that in
-// closed form, and the gradient too: O(width + height) work per triangle, whatever its area.
+// By Green's theorem, the integral of a picture over a triangle is the sum over its three edges of
+// integrals of S dy, where S is the picture's running integral along a row. On the part of an edge
+// inside one row, S and its running integral SS give that in closed form, and the gradient too:
+// O(width + height) work per triangle, whatever its area.
 //
-// Rows are worked in bands whose tables stay in cache. Bands belong to a fixed number of groups, threads take group after
-// group, and sums over groups are formed in a fixed order: the numbers do not depend on the number of threads.
+// Rows are processed in bands whose tables stay in cache. Bands belong to a fixed number of groups,
+// threads take group after group, and sums over groups are formed in a fixed order: the results do
+// not depend on the number of threads.
 
 #include <algorithm>
 #include <cmath>
@@ -19,13 +21,15 @@
 namespace entroplay {
 namespace {
 
-// S and SS at the left border of a pixel.
+// S and SS at the left border of a pixel. P holds all channels.
 template <typename P> struct Entry {
   P s, ss;
 };
 
-// The tables of one row, for pixels -1 ... width + 1.
-template <int K, typename T> INLINE void integrate_row(const T* pixels, int width, Entry<typename Pixel<K>::type>* table) {
+// Fills the table of one row, for pixels -1 ... width + 1. S is linear within a pixel, so the
+// trapezoidal rule integrates it exactly.
+template <int K, typename T>
+INLINE void integrate_row(const T* pixels, int width, Entry<typename Pixel<K>::type>* table) {
   using P = typename Pixel<K>::type;
   P s{}, ss{};
   table[0] = Entry<P>{s, ss};
@@ -40,31 +44,37 @@ template <int K, typename T> INLINE void integrate_row(const T* pixels, int widt
   table[width + 2] = Entry<P>{s, ss + s};
 }
 
-// Sums over the pieces of an edge: the integral of S dy, and of R dt and t R dt.
+// Sums over the pieces of an edge: the integrals of S dy, of R dt and of t R dt, R the picture.
 template <typename P> struct EdgeSums {
   P value, plain, tilted;
 };
 
+// Adds the part of an edge inside one row, x from p to q.
 template <typename P>
-INLINE void add_piece(const Piece& piece, double dy, const Entry<P>* table, int width, EdgeSums<P>& sums) {
+INLINE void add_piece(const Piece& piece, double dy, const Entry<P>* table, int width,
+                      EdgeSums<P>& sums) {
   const double p = piece.p, q = piece.q, span = q - p;
   const int i = pixel_of(p, width), j = pixel_of(q, width);
   const Entry<P>* at_p = table + i + 1;
   const Entry<P>* at_q = table + j + 1;
   const P r_p = at_p[1].s - at_p[0].s, r_q = at_q[1].s - at_q[0].s;
-  P mean_s, mean_r, tilt;  // of S and R over the piece, and the integral of (x - p) R dx / span^2
+  // The means of S and R over the piece, and the integral of (x - p) R dx / span^2.
+  P mean_s, mean_r, tilt;
   if (i == j) {
+    // One pixel: S is linear, so its mean is its value in the middle.
     mean_s = at_p[0].s + (0.5 * (p + q) - i) * r_p;
     mean_r = r_p;
     tilt = 0.5 * r_p;
   } else if (i - j == 1 || j - i == 1) {
-    // Two pixels with a border between them: no difference of SS, hence no loss of digits however short the piece.
+    // Two adjacent pixels: shares alpha and beta of the piece lie on either side of their border.
+    // There is no difference of SS, hence no loss of digits however short the piece.
     const int border = std::max(i, j);
     const double alpha = (border - p) / span, beta = 1.0 - alpha;
     mean_s = table[border + 1].s + (0.5 * span) * (beta * beta * r_q - alpha * alpha * r_p);
     mean_r = alpha * r_p + beta * r_q;
     tilt = (0.5 * beta * beta + alpha * beta) * r_q + (0.5 * alpha * alpha) * r_p;
   } else {
+    // More pixels: differences of S and SS between p and q; the tilt follows by parts.
     const double inverse = 1.0 / span, f = p - i, g = q - j;
     const P s_p = at_p[0].s + f * r_p, s_q = at_q[0].s + g * r_q;
     const P ss_p = at_p[0].ss + f * at_p[0].s + (0.5 * f * f) * r_p;
@@ -78,10 +88,12 @@ INLINE void add_piece(const Piece& piece, double dy, const Entry<P>* table, int 
   sums.tilted = sums.tilted + (piece.t0 * piece.dt) * mean_r + (piece.dt * piece.dt) * tilt;
 }
 
-// All rows of an edge that it crosses from border to border: every piece has the same length, so that sums of S and SS at its
-// ends are all that is needed. Differences of SS keep their digits while the pieces are not too short; see FEWEST_PIXELS.
+// Adds all rows that an edge crosses from border to border. Their pieces have the same length, and
+// sums of S and SS at their ends are all that is needed. Differences of SS keep their digits while
+// the pieces are not too short; see FEWEST_PIXELS.
 template <typename P>
-INLINE void add_whole_rows(const Edge& e, int first, int last, const Entry<P>* table, int stride, int width, EdgeSums<P>& sums) {
+INLINE void add_whole_rows(const Edge& e, int first, int last, const Entry<P>* table, int stride,
+                           int width, EdgeSums<P>& sums) {
   const double dt = e.inverse, span = e.dx * dt;
   double t = (first - e.y0) * dt, p = e.x0 + t * e.dx;
   int i = pixel_of(p, width);
@@ -94,7 +106,8 @@ INLINE void add_whole_rows(const Edge& e, int first, int last, const Entry<P>* t
     const double f = p - i, g = q - j;
     const P r_p = at_p[1].s - at_p[0].s, r_q = at_q[1].s - at_q[0].s;
     const P s_q = at_q[0].s + g * r_q, difference = s_q - (at_p[0].s + f * r_p);
-    values = values + ((at_q[0].ss - at_p[0].ss) + g * (at_q[0].s + (0.5 * g) * r_q) - f * (at_p[0].s + (0.5 * f) * r_p));
+    values = values + ((at_q[0].ss - at_p[0].ss) + g * (at_q[0].s + (0.5 * g) * r_q) -
+                       f * (at_p[0].s + (0.5 * f) * r_p));
     differences = differences + difference;
     ends = ends + s_q;
     tilted = tilted + t * difference;
@@ -109,20 +122,24 @@ INLINE void add_whole_rows(const Edge& e, int first, int last, const Entry<P>* t
   sums.tilted = sums.tilted + (dt * inverse) * tilted + (dt * dt * inverse) * (ends - mean_s);
 }
 
-// The shortest pieces, in pixels, for which differences of SS serve: they lose 1e-11 / FEWEST^2 of the gradient's digits, which
-// single precision does not notice. In double precision every piece is worked by itself.
+// Minimum length of a piece, in pixels, for `add_whole_rows`. Its differences of SS lose
+// 1e-11 / FEWEST_PIXELS^2 of the gradient, which does not matter in single precision. In double
+// precision every piece is computed separately.
 template <typename T> constexpr double FEWEST_PIXELS = 1e300;
 template <> constexpr double FEWEST_PIXELS<float> = 0.02;
 
-// What a triangle collects from the bands of a group: for each edge the integrals of R dt and t R dt, times its colour.
+// Sums of one triangle over the bands of a group: the integral of the picture, and for each edge
+// the integrals of R dt and of t R dt, times the triangle's colour.
 template <typename P> struct Gathered {
   P value;
   double plain[3], tilted[3];
 };
 
+// Gathers for all triangles from the bands group, group + GROUPS, ... of the picture.
 template <int K, typename T>
-INLINE void gather_group_inlined(int group, const T* picture, int height, int width, const Triangle* triangles,
-                                 const typename Pixel<K>::type* colours, int64_t m, Entry<typename Pixel<K>::type>* tables,
+INLINE void gather_group_inlined(int group, const T* picture, int height, int width,
+                                 const Triangle* triangles, const typename Pixel<K>::type* colours,
+                                 int64_t m, Entry<typename Pixel<K>::type>* tables,
                                  Gathered<typename Pixel<K>::type>* gathered) {
   using P = typename Pixel<K>::type;
   const int stride = width + 3;
@@ -130,7 +147,8 @@ INLINE void gather_group_inlined(int group, const T* picture, int height, int wi
   for (int top = group * BAND; top < height; top += GROUPS * BAND) {
     const int bottom = std::min(top + BAND, height) - 1;
     for (int row = top; row <= bottom; ++row)
-      integrate_row<K>(picture + static_cast<int64_t>(row) * width * K, width, tables + (row - top) * stride);
+      integrate_row<K>(picture + static_cast<int64_t>(row) * width * K, width,
+                       tables + (row - top) * stride);
     for (int64_t r = 0; r < m; ++r) {
       const Triangle& triangle = triangles[r];
       if (triangle.last < top || triangle.first > bottom) continue;
@@ -141,7 +159,7 @@ INLINE void gather_group_inlined(int group, const T* picture, int height, int wi
         if (first > last) continue;
         EdgeSums<P> sums{};
         if (std::abs(e.dx) > FEWEST_PIXELS<T> * e.dy) {
-          // The rows where an end of the edge lies by themselves, all others together.
+          // The rows that hold an end of the edge separately, all others together.
           if (first == e.first) {
             add_piece<P>(piece_of(e, first), e.dy, tables + (first - top) * stride, width, sums);
             ++first;
@@ -150,7 +168,8 @@ INLINE void gather_group_inlined(int group, const T* picture, int height, int wi
             add_piece<P>(piece_of(e, last), e.dy, tables + (last - top) * stride, width, sums);
             --last;
           }
-          if (first <= last) add_whole_rows<P>(e, first, last, tables + (first - top) * stride, stride, width, sums);
+          if (first <= last)
+            add_whole_rows<P>(e, first, last, tables + (first - top) * stride, stride, width, sums);
         } else {
           for (int row = first; row <= last; ++row)
             add_piece<P>(piece_of(e, row), e.dy, tables + (row - top) * stride, width, sums);
@@ -163,11 +182,13 @@ INLINE void gather_group_inlined(int group, const T* picture, int height, int wi
   }
 }
 
-#define GATHER_GROUP(NAME, K, T)                                                                                       \
-  MULTIVERSION void NAME(int group, const T* picture, int height, int width, const Triangle* triangles,                \
-                         const Pixel<K>::type* colours, int64_t m, Entry<Pixel<K>::type>* tables,                      \
-                         Gathered<Pixel<K>::type>* gathered) {                                                         \
-    gather_group_inlined<K, T>(group, picture, height, width, triangles, colours, m, tables, gathered);                \
+// One multiversioned function for each number of channels and each precision.
+#define GATHER_GROUP(NAME, K, T)                                                              \
+  MULTIVERSION void NAME(int group, const T* picture, int height, int width,                  \
+                         const Triangle* triangles, const Pixel<K>::type* colours, int64_t m, \
+                         Entry<Pixel<K>::type>* tables, Gathered<Pixel<K>::type>* gathered) { \
+    gather_group_inlined<K, T>(group, picture, height, width, triangles, colours, m, tables,  \
+                               gathered);                                                     \
   }
 GATHER_GROUP(gather_group_1f, 1, float)
 GATHER_GROUP(gather_group_1d, 1, double)
@@ -180,8 +201,8 @@ template <> constexpr auto gather_group<3, float>() { return gather_group_3f; }
 template <> constexpr auto gather_group<3, double>() { return gather_group_3d; }
 
 template <int K, typename T>
-void gather(ffi::ThreadPool& pool, const T* corners, const T* colours, const T* picture, int64_t m, int height, int width,
-            T* values, T* gradients) {
+void gather(ffi::ThreadPool& pool, const T* corners, const T* colours, const T* picture, int64_t m,
+            int height, int width, T* values, T* gradients) {
   using P = typename Pixel<K>::type;
   const std::vector<Triangle> triangles = prepare_all(corners, m, height);
   const Room<P> padded = padded_colours<K>(colours, m);
@@ -189,9 +210,11 @@ void gather(ffi::ThreadPool& pool, const T* corners, const T* colours, const T* 
   const Room<Gathered<P>> gathered(static_cast<size_t>(groups) * m);
   parallel(pool, groups, [&](int group) {
     const Room<Entry<P>> tables(static_cast<size_t>(BAND) * (width + 3));
-    gather_group<K, T>()(group, picture, height, width, triangles.data(), padded.get(), m, tables.get(), gathered.get() + group * m);
+    gather_group<K, T>()(group, picture, height, width, triangles.data(), padded.get(), m,
+                         tables.get(), gathered.get() + group * m);
   });
   for (int64_t r = 0; r < m; ++r) {
+    // Always in the order of the groups, whichever thread has worked on them.
     Gathered<P> total{};
     for (int group = 0; group < groups; ++group) {
       const Gathered<P>& part = gathered.get()[group * m + r];
@@ -201,10 +224,13 @@ void gather(ffi::ThreadPool& pool, const T* corners, const T* colours, const T* 
         total.tilted[v] += part.tilted[v];
       }
     }
+    // Moving one end of an edge moves its points in proportion to t, or to 1 - t, and sweeps area
+    // along the normal (dy, -dx).
     double gradient[6] = {0, 0, 0, 0, 0, 0};
     for (int v = 0; v < 3; ++v) {
       const Edge& e = triangles[r].edges[v];
-      const double at_low = e.sign * (total.plain[v] - total.tilted[v]), at_high = e.sign * total.tilted[v];
+      const double at_low = e.sign * (total.plain[v] - total.tilted[v]),
+                   at_high = e.sign * total.tilted[v];
       gradient[2 * e.low] += e.dy * at_low;
       gradient[2 * e.low + 1] -= e.dx * at_low;
       gradient[2 * e.high] += e.dy * at_high;
@@ -216,21 +242,27 @@ void gather(ffi::ThreadPool& pool, const T* corners, const T* colours, const T* 
 }
 
 template <typename T>
-ffi::Error gather_any(ffi::ThreadPool& pool, ffi::AnyBuffer& corners, ffi::AnyBuffer& colours, ffi::AnyBuffer& picture,
-                      ffi::Result<ffi::AnyBuffer>& values, ffi::Result<ffi::AnyBuffer>& gradients) {
+ffi::Error gather_any(ffi::ThreadPool& pool, ffi::AnyBuffer& corners, ffi::AnyBuffer& colours,
+                      ffi::AnyBuffer& picture, ffi::Result<ffi::AnyBuffer>& values,
+                      ffi::Result<ffi::AnyBuffer>& gradients) {
   const auto size = picture.dimensions();
   auto run = size[2] == 1 ? gather<1, T> : gather<3, T>;
-  run(pool, corners.typed_data<T>(), colours.typed_data<T>(), picture.typed_data<T>(), corners.dimensions()[0],
-      static_cast<int>(size[0]), static_cast<int>(size[1]), values->typed_data<T>(), gradients->typed_data<T>());
+  run(pool, corners.typed_data<T>(), colours.typed_data<T>(), picture.typed_data<T>(),
+      corners.dimensions()[0], static_cast<int>(size[0]), static_cast<int>(size[1]),
+      values->typed_data<T>(), gradients->typed_data<T>());
   return ffi::Error::Success();
 }
 
-ffi::Error Gather(ffi::ThreadPool pool, ffi::AnyBuffer corners, ffi::AnyBuffer colours, ffi::AnyBuffer picture,
-                  ffi::Result<ffi::AnyBuffer> values, ffi::Result<ffi::AnyBuffer> gradients) {
+ffi::Error Gather(ffi::ThreadPool pool, ffi::AnyBuffer corners, ffi::AnyBuffer colours,
+                  ffi::AnyBuffer picture, ffi::Result<ffi::AnyBuffer> values,
+                  ffi::Result<ffi::AnyBuffer> gradients) {
   const auto size = picture.dimensions();
-  if (size.size() != 3 || (size[2] != 1 && size[2] != 3)) return wrong("triangles: the picture must be (height, width, 1 or 3)");
-  if (corners.dimensions().size() != 2 || corners.dimensions()[1] != 6) return wrong("triangles: the corners must be (m, 6)");
-  if (colours.dimensions().size() != 2 || colours.dimensions()[1] != size[2]) return wrong("triangles: the colours must be (m, channels)");
+  if (size.size() != 3 || (size[2] != 1 && size[2] != 3))
+    return wrong("triangles: the picture must be (height, width, 1 or 3)");
+  if (corners.dimensions().size() != 2 || corners.dimensions()[1] != 6)
+    return wrong("triangles: the corners must be (m, 6)");
+  if (colours.dimensions().size() != 2 || colours.dimensions()[1] != size[2])
+    return wrong("triangles: the colours must be (m, channels)");
   switch (corners.element_type()) {
     case ffi::F32: return gather_any<float>(pool, corners, colours, picture, values, gradients);
     case ffi::F64: return gather_any<double>(pool, corners, colours, picture, values, gradients);
@@ -240,13 +272,14 @@ ffi::Error Gather(ffi::ThreadPool pool, ffi::AnyBuffer corners, ffi::AnyBuffer c
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(entroplay_triangles_gather, Gather,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
-                                  .Arg<ffi::AnyBuffer>()   // corners (m, 6), in pixels
-                                  .Arg<ffi::AnyBuffer>()   // colours (m, channels)
-                                  .Arg<ffi::AnyBuffer>()   // picture (height, width, channels)
-                                  .Ret<ffi::AnyBuffer>()   // its integral over each triangle (m, channels)
-                                  .Ret<ffi::AnyBuffer>()); // the gradient of <colour, integral> in the corners (m, 6)
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    entroplay_triangles_gather, Gather,
+    ffi::Ffi::Bind()
+        .Ctx<ffi::ThreadPool>()
+        .Arg<ffi::AnyBuffer>()    // corners (m, 6), in pixels
+        .Arg<ffi::AnyBuffer>()    // colours (m, channels)
+        .Arg<ffi::AnyBuffer>()    // picture (height, width, channels)
+        .Ret<ffi::AnyBuffer>()    // integral over each triangle (m, channels)
+        .Ret<ffi::AnyBuffer>());  // gradient of <colour, integral> (m, 6)
 
 }  // namespace entroplay

@@ -1,4 +1,4 @@
-// Triangles as three edges that run upwards, and what they cover of a row of pixels.
+// Triangles as three edges that run upwards in y, and their coverage of a row of pixels.
 
 #pragma once
 
@@ -11,23 +11,24 @@
 
 namespace entroplay {
 
-constexpr int BAND = 16;    // rows whose tables are built and used at once
-constexpr int GROUPS = 16;  // portions of work, whatever the number of threads
+constexpr int BAND = 16;    // number of rows whose tables are built and used at once
+constexpr int GROUPS = 16;  // number of portions of work, whatever the number of threads
 
 // An edge that runs upwards in y: x = x0 + t dx, y = y0 + t dy with dy >= 0 and t from 0 to 1.
 struct Edge {
   double x0, y0, dx, dy;
-  double inverse;   // 1 / dy; for a horizontal edge, which lies in one row as a whole, large enough to find that row
-  double sign;      // of the edge's own direction times that of the triangle: +-1
-  int first, last;  // the rows of the canvas that it crosses; last < first where there are none
-  int low, high;    // which corners of the triangle it connects
+  double inverse;   // 1 / dy, or a large number for a horizontal edge, which lies in a single row
+  double sign;      // +-1: the triangle's orientation, times -1 if the edge was reversed
+  int first, last;  // the rows of the canvas that it crosses; last < first if there are none
+  int low, high;    // the corners of the triangle that it connects
 };
 
 struct Triangle {
   Edge edges[3];
-  int first, last;
+  int first, last;  // the rows of the canvas that its edges cross
 };
 
+// Turns six numbers, the corners in pixels, into edges.
 template <typename T> void prepare(const T* corners, int64_t height, Triangle& triangle) {
   double x[3], y[3];
   for (int v = 0; v < 3; ++v) {
@@ -35,7 +36,8 @@ template <typename T> void prepare(const T* corners, int64_t height, Triangle& t
     y[v] = corners[2 * v + 1];
   }
   double area = (x[1] - x[0]) * (y[2] - y[0]) - (x[2] - x[0]) * (y[1] - y[0]);
-  double orientation = area < 0 ? -1.0 : 1.0;  // a collapsed triangle counts as positive, or it could never move
+  // A collapsed triangle counts as positive; otherwise it could never move.
+  double orientation = area < 0 ? -1.0 : 1.0;
   triangle.first = static_cast<int>(height);
   triangle.last = -1;
   for (int v = 0; v < 3; ++v) {
@@ -46,8 +48,11 @@ template <typename T> void prepare(const T* corners, int64_t height, Triangle& t
       sign = -sign;
     }
     Edge& e = triangle.edges[v];
-    e = Edge{x[a], y[a], x[b] - x[a], y[b] - y[a], 1.0 / std::max(y[b] - y[a], 1e-300), sign, 0, -1, a, b};
-    bool finite = std::isfinite(e.x0) && std::isfinite(e.y0) && std::isfinite(e.dx) && std::isfinite(e.dy);
+    e = Edge{x[a], y[a], x[b] - x[a], y[b] - y[a], 1.0 / std::max(y[b] - y[a], 1e-300), sign,
+             0, -1, a, b};
+    bool finite =
+        std::isfinite(e.x0) && std::isfinite(e.y0) && std::isfinite(e.dx) && std::isfinite(e.dy);
+    // An edge that is not finite, above or below the canvas crosses no row.
     if (!finite || y[b] < 0 || y[a] >= height) continue;
     e.first = static_cast<int>(std::max(0.0, std::floor(y[a])));
     e.last = static_cast<int>(std::min(static_cast<double>(height - 1), std::floor(y[b])));
@@ -67,24 +72,30 @@ INLINE Piece piece_of(const Edge& e, int row) {
   return Piece{t0, t1 - t0, e.x0 + t0 * e.dx, e.x0 + t1 * e.dx};
 }
 
-// Pixel -1 stands for all that is left of the canvas, pixel `width` for all that is right of it.
+// The pixel that holds x: -1 left of the canvas, `width` right of it.
 INLINE int pixel_of(double x, int width) {
   double clamped = std::min(std::max(x, -1.0), static_cast<double>(width));
-  return static_cast<int>(clamped + 1.0) - 1;
+  return static_cast<int>(clamped + 1.0) - 1;  // truncation rounds down, since clamped >= -1
 }
 
-template <typename T> std::vector<Triangle> prepare_all(const T* corners, int64_t m, int64_t height) {
+template <typename T>
+std::vector<Triangle> prepare_all(const T* corners, int64_t m, int64_t height) {
   std::vector<Triangle> triangles(m);
   for (int64_t r = 0; r < m; ++r) prepare(corners + 6 * r, height, triangles[r]);
   return triangles;
 }
 
-// Differences along a row whose running sum is the area to the right of a piece, as in scan conversion of fonts.
-template <typename P> INLINE void deposit_piece(const Piece& piece, double dy, int width, const P& colour, P* row) {
-  double left = std::min(piece.p, piece.q), right = std::max(piece.p, piece.q), height = piece.dt * dy;
+// Adds differences along a row whose running sum is the area to the right of a piece, as in the
+// scan conversion of fonts.
+template <typename P>
+INLINE void deposit_piece(const Piece& piece, double dy, int width, const P& colour, P* row) {
+  double left = std::min(piece.p, piece.q), right = std::max(piece.p, piece.q),
+         height = piece.dt * dy;
   if (left < 0 || right > width) {
-    // The parts beyond the canvas's sides: left of it the whole row lies to the right, right of it nothing does.
-    const double limit = width, span = right - left, inner_left = std::min(std::max(left, 0.0), limit);
+    // Parts beyond the sides of the canvas: of a piece left of it, the whole row lies to the right;
+    // of a piece right of it, nothing does.
+    const double limit = width, span = right - left,
+                 inner_left = std::min(std::max(left, 0.0), limit);
     const double inner_right = std::min(std::max(right, 0.0), limit);
     if (span > 0) {
       row[0] = row[0] + (height * std::max(0.0, std::min(0.0, right) - left) / span) * colour;
@@ -97,12 +108,15 @@ template <typename P> INLINE void deposit_piece(const Piece& piece, double dy, i
   const P weight = height * colour;
   const int i = static_cast<int>(left), j = static_cast<int>(right);
   const double f = left - i, g = right - j;
+  // One pixel: the part of it right of the middle of the piece, and all later pixels completely.
   if (i == j) {
     const double mean = 0.5 * (f + g);
     row[i] = row[i] + (1 - mean) * weight;
     row[i + 1] = row[i + 1] + mean * weight;
     return;
   }
+  // Several pixels: the coverage grows quadratically in the first and the last of them, where the
+  // piece cuts off a small triangle, and linearly in between.
   const double slope = 1.0 / (right - left);
   const double first = 0.5 * slope * (1 - f) * (1 - f), last = 0.5 * slope * g * g;
   row[i] = row[i] + first * weight;
@@ -118,10 +132,12 @@ template <typename P> INLINE void deposit_piece(const Piece& piece, double dy, i
   row[j + 1] = row[j + 1] + last * weight;
 }
 
-// The coverage of one row by one triangle, from left to right: `pixel(x, coverage)` where an edge passes, and
-// `run(begin, end, coverage)` where it stays the same. `row` has width + 2 zeros, before and afterwards.
+// Visits the coverage of one row by one triangle from left to right: `pixel(x, coverage)` where an
+// edge passes, and `run(begin, end, coverage)` where the coverage is constant. `row` must hold
+// width + 2 zeros, and does so again afterwards.
 template <typename OnPixel, typename OnRun>
-INLINE void walk_row(const Triangle& triangle, int number, int width, double* row, const OnPixel& pixel, const OnRun& run) {
+INLINE void walk_row(const Triangle& triangle, int number, int width, double* row,
+                     const OnPixel& pixel, const OnRun& run) {
   int begin[3], end[3], count = 0;
   for (const Edge& e : triangle.edges) {
     if (number < e.first || number > e.last) continue;
@@ -129,6 +145,7 @@ INLINE void walk_row(const Triangle& triangle, int number, int width, double* ro
     deposit_piece<double>(piece, e.dy, width, -e.sign, row);
     const int i = std::max(0, pixel_of(std::min(piece.p, piece.q), width));
     const int j = std::min(width, std::max(0, pixel_of(std::max(piece.p, piece.q), width)) + 2);
+    // Insertion sort of the stretches [i, j) that the edges touch.
     int place = count++;
     for (; place > 0 && begin[place - 1] > i; --place) {
       begin[place] = begin[place - 1];
@@ -137,6 +154,7 @@ INLINE void walk_row(const Triangle& triangle, int number, int width, double* ro
     begin[place] = i;
     end[place] = j;
   }
+  // The running sum of the differences is the coverage. It is constant between the stretches.
   int x = 0;
   double coverage = 0;
   for (int k = 0; k < count; ++k) {

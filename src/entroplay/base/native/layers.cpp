@@ -1,9 +1,10 @@
-// Triangles laid over each other as a viewer of vector graphics does, I <- I + a c (C - I) with opacity a, coverage c and colour C,
-// and the gradient of half the squared distance from a target in colours and opacities.
+// Triangles laid over each other as a viewer of vector graphics does, I <- I + a c (C - I) with
+// opacity a, coverage c and colour C, and the gradient of half the squared distance from a target
+// in colours and opacities.
 //
-// Pixels have nothing to do with each other: each row is composed from the lowest triangle to the highest, with a note of what lay
-// under every span, and then taken apart again in the opposite order. Viewers that round, or cut off, after every layer can be
-// imitated; the gradient takes no notice of that.
+// Pixels do not interact. Each row is composed from the lowest triangle to the highest, and the
+// pixels under every span are recorded. The row is then differentiated in the opposite order.
+// Viewers that round or truncate after every layer can be imitated; the gradient ignores that.
 
 #include <algorithm>
 #include <cmath>
@@ -24,16 +25,17 @@ struct Span {
   double coverage;
 };
 
-// What a triangle collects from the rows of a group.
+// Gradients of one triangle, summed over the rows of a group.
 template <typename P> struct Slopes {
   P colour;
   P opacity;  // channel by channel, to be summed
 };
 
+// The sum over the channels.
 INLINE double sum(Colour1 value) { return value; }
 INLINE double sum(const Colour4& value) { return value[0] + value[1] + value[2]; }
 
-// Room that grows, for what lay under the spans of a row, pixel after pixel.
+// Memory that grows, for the pixels under the spans of a row.
 template <typename P> class Pile {
  public:
   explicit Pile(size_t count) : capacity_(count), data_(count) {}
@@ -52,12 +54,14 @@ template <typename P> class Pile {
   Room<P> data_;
 };
 
-INLINE void round_to(Colour1& value, double levels) { value = std::nearbyint(value * levels) / levels; }
+INLINE void round_to(Colour1& value, double levels) {
+  value = std::nearbyint(value * levels) / levels;
+}
 INLINE void round_to(Colour4& value, double levels) {
   for (int c = 0; c < 3; ++c) value[c] = std::nearbyint(value[c] * levels) / levels;
 }
 
-// What is laid, and on what.
+// The triangles, the background and the target.
 template <int K, typename T> struct Layers {
   using P = typename Pixel<K>::type;
   const Triangle* triangles;
@@ -65,14 +69,17 @@ template <int K, typename T> struct Layers {
   const T* opacities;
   const T* background;
   const T* target;
-  double levels;  // colours are rounded to multiples of 1 / levels after every layer, unless it is 0
-  double lost;    // what every layer takes away besides, where it covers
+  double
+      levels;   // after every layer colours are rounded to multiples of 1 / levels, unless it is 0
+  double lost;  // what every layer subtracts where it covers
   int64_t m;
   int height, width;
 };
 
+// Composes and differentiates the bands group, group + GROUPS, ... of the picture.
 template <int K, typename T>
-INLINE void lay_group_inlined(int group, const Layers<K, T>& layers, T* picture, Slopes<typename Pixel<K>::type>* slopes) {
+INLINE void lay_group_inlined(int group, const Layers<K, T>& layers, T* picture,
+                              Slopes<typename Pixel<K>::type>* slopes) {
   using P = typename Pixel<K>::type;
   const int width = layers.width;
   const Room<P> row(width);
@@ -93,6 +100,7 @@ INLINE void lay_group_inlined(int group, const Layers<K, T>& layers, T* picture,
         if (triangle.last < number || triangle.first > number) continue;
         const P colour = layers.colours[r];
         const double opacity = layers.opacities[r];
+        // Ample for one triangle, whose spans cover at most the row.
         below.reserve(used, 3 * static_cast<size_t>(width));
         P* under = below.get() + used;
         const auto run = [&](int begin, int end, double coverage) {
@@ -104,9 +112,12 @@ INLINE void lay_group_inlined(int group, const Layers<K, T>& layers, T* picture,
             if (layers.levels > 0) round_to(line[x], layers.levels);
           }
         };
-        walk_row(triangle, number, width, differences.data(), [&](int x, double c) { run(x, x + 1, c); }, run);
+        walk_row(
+            triangle, number, width, differences.data(), [&](int x, double c) { run(x, x + 1, c); },
+            run);
         used = under - below.get();
       }
+      // Store the row; the slope of half the squared distance is the difference from the target.
       const int64_t start = static_cast<int64_t>(number) * width * K;
       for (int x = 0; x < width; ++x) {
         store(line[x], picture + start + x * K);
@@ -114,7 +125,8 @@ INLINE void lay_group_inlined(int group, const Layers<K, T>& layers, T* picture,
         load(wanted, layers.target + start + x * K);
         line[x] = line[x] - wanted;
       }
-      // Take the layers off again, the highest first: `line` is the slope at what has been composed so far.
+      // Reverse differentiation, the highest layer first: `line` is the slope in the picture
+      // composed up to that layer, and (1 - share) times it the slope in the picture below.
       const P* under = below.get() + used;
       for (auto span = spans.rbegin(); span != spans.rend(); ++span) {
         const P colour = layers.colours[span->triangle];
@@ -133,9 +145,11 @@ INLINE void lay_group_inlined(int group, const Layers<K, T>& layers, T* picture,
     }
 }
 
-#define LAY_GROUP(NAME, K, T)                                                                                       \
-  MULTIVERSION void NAME(int group, const Layers<K, T>& layers, T* picture, Slopes<Pixel<K>::type>* slopes) {       \
-    lay_group_inlined<K, T>(group, layers, picture, slopes);                                                        \
+// One multiversioned function for each number of channels and each precision.
+#define LAY_GROUP(NAME, K, T)                                               \
+  MULTIVERSION void NAME(int group, const Layers<K, T>& layers, T* picture, \
+                         Slopes<Pixel<K>::type>* slopes) {                  \
+    lay_group_inlined<K, T>(group, layers, picture, slopes);                \
   }
 LAY_GROUP(lay_group_1f, 1, float)
 LAY_GROUP(lay_group_1d, 1, double)
@@ -148,15 +162,18 @@ template <> constexpr auto lay_group<3, float>() { return lay_group_3f; }
 template <> constexpr auto lay_group<3, double>() { return lay_group_3d; }
 
 template <int K, typename T>
-void lay(ffi::ThreadPool& pool, const T* corners, const T* colours, const T* opacities, const T* background, const T* target,
-         double levels, double lost, int64_t m, int height, int width, T* picture, T* in_colours, T* in_opacities) {
+void lay(ffi::ThreadPool& pool, const T* corners, const T* colours, const T* opacities,
+         const T* background, const T* target, double levels, double lost, int64_t m, int height,
+         int width, T* picture, T* in_colours, T* in_opacities) {
   using P = typename Pixel<K>::type;
   const std::vector<Triangle> triangles = prepare_all(corners, m, height);
   const Room<P> padded = padded_colours<K>(colours, m);
-  const Layers<K, T> layers{triangles.data(), padded.get(), opacities, background, target, levels, lost, m, height, width};
+  const Layers<K, T> layers{triangles.data(), padded.get(), opacities, background, target,
+                            levels,           lost,         m,         height,     width};
   const int groups = std::min(GROUPS, (height + BAND - 1) / BAND);
   const Room<Slopes<P>> slopes(static_cast<size_t>(groups) * m);
-  parallel(pool, groups, [&](int group) { lay_group<K, T>()(group, layers, picture, slopes.get() + group * m); });
+  parallel(pool, groups,
+           [&](int group) { lay_group<K, T>()(group, layers, picture, slopes.get() + group * m); });
   for (int64_t r = 0; r < m; ++r) {
     Slopes<P> total{};
     for (int group = 0; group < groups; ++group) {
@@ -169,50 +186,62 @@ void lay(ffi::ThreadPool& pool, const T* corners, const T* colours, const T* opa
 }
 
 template <typename T>
-ffi::Error lay_any(ffi::ThreadPool& pool, ffi::AnyBuffer& corners, ffi::AnyBuffer& colours, ffi::AnyBuffer& opacities,
-                   ffi::AnyBuffer& background, ffi::AnyBuffer& target, double levels, double lost, ffi::Result<ffi::AnyBuffer>& picture,
-                   ffi::Result<ffi::AnyBuffer>& in_colours, ffi::Result<ffi::AnyBuffer>& in_opacities) {
+ffi::Error lay_any(ffi::ThreadPool& pool, ffi::AnyBuffer& corners, ffi::AnyBuffer& colours,
+                   ffi::AnyBuffer& opacities, ffi::AnyBuffer& background, ffi::AnyBuffer& target,
+                   double levels, double lost, ffi::Result<ffi::AnyBuffer>& picture,
+                   ffi::Result<ffi::AnyBuffer>& in_colours,
+                   ffi::Result<ffi::AnyBuffer>& in_opacities) {
   const auto size = target.dimensions();
   auto run = size[2] == 1 ? lay<1, T> : lay<3, T>;
-  run(pool, corners.typed_data<T>(), colours.typed_data<T>(), opacities.typed_data<T>(), background.typed_data<T>(),
-      target.typed_data<T>(), levels, lost, corners.dimensions()[0], static_cast<int>(size[0]), static_cast<int>(size[1]),
-      picture->typed_data<T>(), in_colours->typed_data<T>(), in_opacities->typed_data<T>());
+  run(pool, corners.typed_data<T>(), colours.typed_data<T>(), opacities.typed_data<T>(),
+      background.typed_data<T>(), target.typed_data<T>(), levels, lost, corners.dimensions()[0],
+      static_cast<int>(size[0]), static_cast<int>(size[1]), picture->typed_data<T>(),
+      in_colours->typed_data<T>(), in_opacities->typed_data<T>());
   return ffi::Error::Success();
 }
 
-ffi::Error Lay(ffi::ThreadPool pool, ffi::AnyBuffer corners, ffi::AnyBuffer colours, ffi::AnyBuffer opacities,
-               ffi::AnyBuffer background, ffi::AnyBuffer target, ffi::Result<ffi::AnyBuffer> picture,
-               ffi::Result<ffi::AnyBuffer> in_colours, ffi::Result<ffi::AnyBuffer> in_opacities, double levels, double lost) {
+ffi::Error Lay(ffi::ThreadPool pool, ffi::AnyBuffer corners, ffi::AnyBuffer colours,
+               ffi::AnyBuffer opacities, ffi::AnyBuffer background, ffi::AnyBuffer target,
+               ffi::Result<ffi::AnyBuffer> picture, ffi::Result<ffi::AnyBuffer> in_colours,
+               ffi::Result<ffi::AnyBuffer> in_opacities, double levels, double lost) {
   const auto size = target.dimensions();
-  if (size.size() != 3 || (size[2] != 1 && size[2] != 3)) return wrong("triangles: the target must be (height, width, 1 or 3)");
-  if (corners.dimensions().size() != 2 || corners.dimensions()[1] != 6) return wrong("triangles: the corners must be (m, 6)");
+  if (size.size() != 3 || (size[2] != 1 && size[2] != 3))
+    return wrong("triangles: the target must be (height, width, 1 or 3)");
+  if (corners.dimensions().size() != 2 || corners.dimensions()[1] != 6)
+    return wrong("triangles: the corners must be (m, 6)");
   const int64_t m = corners.dimensions()[0];
-  if (static_cast<int64_t>(colours.element_count()) != m * size[2]) return wrong("triangles: the colours must be (m, channels)");
-  if (static_cast<int64_t>(opacities.element_count()) != m) return wrong("triangles: the opacities must be (m,)");
-  if (static_cast<int64_t>(background.element_count()) != size[2]) return wrong("triangles: the background must be (channels,)");
+  if (static_cast<int64_t>(colours.element_count()) != m * size[2])
+    return wrong("triangles: the colours must be (m, channels)");
+  if (static_cast<int64_t>(opacities.element_count()) != m)
+    return wrong("triangles: the opacities must be (m,)");
+  if (static_cast<int64_t>(background.element_count()) != size[2])
+    return wrong("triangles: the background must be (channels,)");
   switch (corners.element_type()) {
     case ffi::F32:
-      return lay_any<float>(pool, corners, colours, opacities, background, target, levels, lost, picture, in_colours, in_opacities);
+      return lay_any<float>(pool, corners, colours, opacities, background, target, levels, lost,
+                            picture, in_colours, in_opacities);
     case ffi::F64:
-      return lay_any<double>(pool, corners, colours, opacities, background, target, levels, lost, picture, in_colours, in_opacities);
+      return lay_any<double>(pool, corners, colours, opacities, background, target, levels, lost,
+                             picture, in_colours, in_opacities);
     default: return wrong("triangles: the numbers must be float32 or float64");
   }
 }
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(entroplay_triangles_lay, Lay,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
-                                  .Arg<ffi::AnyBuffer>()   // corners (m, 6), in pixels, the lowest first
-                                  .Arg<ffi::AnyBuffer>()   // colours (m, channels)
-                                  .Arg<ffi::AnyBuffer>()   // opacities (m,)
-                                  .Arg<ffi::AnyBuffer>()   // background (channels,)
-                                  .Arg<ffi::AnyBuffer>()   // target (height, width, channels)
-                                  .Ret<ffi::AnyBuffer>()   // the picture (height, width, channels)
-                                  .Ret<ffi::AnyBuffer>()   // gradient of half the squared distance in the colours
-                                  .Ret<ffi::AnyBuffer>()   // and in the opacities
-                                  .Attr<double>("levels")
-                                  .Attr<double>("lost"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    entroplay_triangles_lay, Lay,
+    ffi::Ffi::Bind()
+        .Ctx<ffi::ThreadPool>()
+        .Arg<ffi::AnyBuffer>()  // corners (m, 6), in pixels, the lowest first
+        .Arg<ffi::AnyBuffer>()  // colours (m, channels)
+        .Arg<ffi::AnyBuffer>()  // opacities (m,)
+        .Arg<ffi::AnyBuffer>()  // background (channels,)
+        .Arg<ffi::AnyBuffer>()  // target (height, width, channels)
+        .Ret<ffi::AnyBuffer>()  // the picture (height, width, channels)
+        .Ret<ffi::AnyBuffer>()  // gradient in the colours
+        .Ret<ffi::AnyBuffer>()  // gradient in the opacities
+        .Attr<double>("levels")
+        .Attr<double>("lost"));
 
 }  // namespace entroplay

@@ -1,4 +1,4 @@
-// Work shared out to the threads of XLA's pool.
+// Work distributed to the threads of XLA's pool.
 
 #pragma once
 
@@ -16,8 +16,9 @@ namespace entroplay {
 
 namespace ffi = xla::ffi;
 
-// Runs work(0), ..., work(count - 1) on the threads of XLA's pool and on this one. Helpers that come late find nothing to do,
-// so that a pool that is busy elsewhere costs time but never the result.
+// Runs work(0), ..., work(count - 1) on the threads of XLA's pool and on the calling thread, and
+// returns when all are done. Threads that start late find no number left: a pool that is busy
+// elsewhere costs time, but never the result.
 inline void parallel(ffi::ThreadPool& pool, int count, const std::function<void(int)>& work) {
   struct Shared {
     std::atomic<int> next{0};
@@ -26,7 +27,9 @@ inline void parallel(ffi::ThreadPool& pool, int count, const std::function<void(
     std::condition_variable all_done;
   };
   auto shared = std::make_shared<Shared>();
-  const std::function<void(int)>* job = &work;  // used only for numbers below count, all of which end before this returns
+  // A pointer suffices: the job is called only for numbers below count, and all of these calls end
+  // before this function returns. Late threads hold `shared`, which outlives it.
+  const std::function<void(int)>* job = &work;
   auto help = [shared, job, count]() {
     for (int i = shared->next++; i < count; i = shared->next++) {
       (*job)(i);
@@ -41,6 +44,9 @@ inline void parallel(ffi::ThreadPool& pool, int count, const std::function<void(
   shared->all_done.wait(lock, [&] { return shared->done == count; });
 }
 
-inline ffi::Error wrong(const char* what) { return ffi::Error(ffi::ErrorCode::kInvalidArgument, what); }
+// The error for arguments of the wrong shape or type.
+inline ffi::Error wrong(const char* what) {
+  return ffi::Error(ffi::ErrorCode::kInvalidArgument, what);
+}
 
 }  // namespace entroplay

@@ -1,7 +1,6 @@
-r"""Moves of a cloud that leave a Gibbs measure invariant: Langevin steps for each particle, jumps and leaps between particles.
+r"""Langevin steps of a cloud, with and without the Metropolis test, and how their size adapts.
 
-Energy and gradient travel with the particles, so that a move costs one pass over the features. A cloud may consist of
-several `islands` of equal size that never look at each other.
+A cloud may consist of several `islands` of equal size that never use each other's particles.
 """
 
 from __future__ import annotations
@@ -13,46 +12,62 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...base.arguments import Schedule
 from ...measures.gibbs import Gibbs
 from ...problems.features.base import Particles
+from .population import LEAP_DIMENSIONS, jump, leap
+from .walkers import Walkers, metropolis, walkers_at
 
 OPTIMAL_ACCEPTANCE = 0.574
-"""The acceptance rate at which MALA mixes fastest in high dimension (Roberts and Rosenthal 1998)."""
-LEAP_DIMENSIONS = 5
-"""Above this many coordinates a kernel density of a cloud says little, and leaps are left out."""
-KERNELS = 256
-"""Particles at which the kernel density of a leap stands, at the most."""
+"""Acceptance rate at which MALA mixes fastest in high dimension (Roberts and Rosenthal 1998)."""
+OPTIMAL_SCALE = 1.65
+"""Standard deviation of MALA's best proposal in units of the target's, times d^{1/6}."""
 NOISE_ELEMENTS = 2**21
-"""Random numbers that may be drawn ahead of their use."""
-
-
-class Walkers(NamedTuple):
-    """Particles with U and its gradient at each of them."""
-
-    particles: Float[Array, "*b m d"]
-    energy: Float[Array, "*b m"]
-    gradient: Float[Array, "*b m d"]
+"""Maximum number of random numbers that are drawn ahead of their use."""
+GAIN_EXPONENT, LEAST_GAIN, GAIN_SCALE = 0.6, 0.1, 2
+"""At the k-th adaptation the log step moves by GAIN_SCALE * max(k^-GAIN_EXPONENT, LEAST_GAIN) times
+the excess of the acceptance. The lower bound lets the step follow a target that keeps moving."""
 
 
 class StepAdaptation(NamedTuple):
-    """The logarithm of MALA's step and how often it was adapted."""
+    """The logarithm of MALA's step, and how often it was adapted."""
 
     log_step: Float[Array, ""]
     adapted: Float[Array, ""]
 
 
+class MoveInfo(NamedTuple):
+    """Mean acceptance of Langevin steps and of jumps, and the gradient passes of all moves."""
+
+    acceptance: Float[Array, ""]
+    jump_acceptance: Float[Array, ""]
+    pulls: int
+
+
 def langevin(
     noise: Particles, theta: Particles, gradient: Particles, eta: Array, temperature: Any
 ) -> Particles:
-    """One Euler-Maruyama step of the Langevin diffusion."""
+    """One Euler-Maruyama step of the Langevin diffusion: the inner update of Algorithm 2."""
     return theta - eta * gradient + jnp.sqrt(2 * eta * temperature) * noise
 
 
+def shorter_steps(owner: str, step_size: float | Schedule) -> str:
+    """Advice for a user whose unadjusted Langevin steps diverged."""
+    now = "a schedule" if callable(step_size) else f"{step_size}"
+    return (
+        f"Reduce the step_size of {owner} (now {now}): it must be below 1/l2, and below twice the "
+        "inverse of the potential's largest curvature."
+    )
+
+
 def step_noise(key: PRNGKeyArray, steps: int, particles: Particles) -> Callable[[Array], Particles]:
-    """Standard normal noise for each step: drawn for all steps at once while that is small, which halves its cost, else
-    when it is needed. The numbers are the same either way.
+    """A function that returns standard normal noise for each step.
+
+    While the noise of all steps is small, it is drawn at once, which halves its cost. Otherwise it
+    is drawn when it is needed. The numbers are the same either way.
     """
 
+    # A key per step, not one for the whole table: the table's length does not change the numbers.
     def draw(s: Array) -> Particles:
         return jax.random.normal(jax.random.fold_in(key, s), particles.shape, particles.dtype)
 
@@ -69,27 +84,12 @@ def log_acceptance(
 
     q(theta -> .) = N(theta - eta grad U(theta), 2 eta temperature I).
     """
-    backward = jnp.sum(
-        (theta.particles - proposal.particles + eta * proposal.gradient) ** 2, axis=1
-    )
-    forward = jnp.sum((proposal.particles - theta.particles + eta * theta.gradient) ** 2, axis=1)
-    return -(proposal.energy - theta.energy) / temperature - (backward - forward) / (
-        4 * eta * temperature
-    )
-
-
-def _metropolis(
-    key: PRNGKeyArray, here: Walkers, there: Walkers, log_alpha: Float[Array, "m"]
-) -> tuple[Walkers, Array]:
-    """Go there with probability min(1, alpha), stay where alpha is not a number; and the mean acceptance."""
-    log_alpha = jnp.where(jnp.isnan(log_alpha), -jnp.inf, log_alpha)
-    uniform = jax.random.uniform(key, log_alpha.shape, log_alpha.dtype)
-    accept = jnp.log1p(-uniform) < log_alpha
-
-    def choose(new: Array, old: Array) -> Array:
-        return jnp.where(accept.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-    return jax.tree.map(choose, there, here), jnp.mean(jnp.exp(jnp.minimum(log_alpha, 0)))
+    # The noise that each of the two proposals would have needed, times sqrt(2 eta temperature).
+    back = theta.particles - proposal.particles + eta * proposal.gradient
+    there = proposal.particles - theta.particles + eta * theta.gradient
+    backward, forward = jnp.sum(back**2, axis=1), jnp.sum(there**2, axis=1)
+    log_target = -(proposal.energy - theta.energy) / temperature
+    return log_target - (backward - forward) / (4 * eta * temperature)
 
 
 def mala_step(
@@ -97,126 +97,8 @@ def mala_step(
 ) -> tuple[Walkers, Float[Array, ""]]:
     """One Metropolis-adjusted Langevin step of every particle, and the mean acceptance."""
     proposal = langevin(noise, walkers.particles, walkers.gradient, eta, gibbs.temperature)
-    there = Walkers(proposal, *gibbs.energy_and_gradient(proposal))
-    return _metropolis(key, walkers, there, log_acceptance(walkers, there, eta, gibbs.temperature))
-
-
-def jump(
-    key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int
-) -> tuple[Walkers, Float[Array, ""]]:
-    r"""Differential evolution (ter Braak 2006): theta_r + gamma (theta_a - theta_b), a and b from the other half of the
-    island, accepted on the energy alone.
-
-    By the toss of a coin gamma = 1, which carries from mode to mode, or gamma = 2.38/sqrt(2 d), the best local step, which
-    knows the cloud's shape.
-    """
-    return _half_by_half(_difference, key, gibbs, walkers, islands, least=2)
-
-
-def leap(
-    key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int
-) -> tuple[Walkers, Float[Array, ""]]:
-    r"""Proposals that forget where a particle is: draws of a kernel density p of the other half of the island, accepted with
-    probability pi(theta') p(theta) / (pi(theta) p(theta')). They carry mass between modes in one move.
-    """
-    return _half_by_half(
-        _independent, key, gibbs, walkers, islands, least=2 + walkers.particles.shape[1]
-    )
-
-
-Proposal = Callable[[PRNGKeyArray, Particles, Particles], tuple[Particles, Float[Array, "m"]]]
-"""From a key, the particles of an island that move and those that do not: where to go, and log p(theta) - log p(theta')."""
-
-
-def _half_by_half(
-    propose: Proposal, key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int, least: int
-) -> tuple[Walkers, Float[Array, ""]]:
-    """First one half of every island moves, by proposals that know the rest alone, then the other."""
-    m = walkers.particles.shape[0] // islands
-    half = m // 2
-    if half < least:
-        return walkers, jnp.zeros((), walkers.energy.dtype)
-
-    def turn(walkers: Walkers, key: PRNGKeyArray) -> tuple[Walkers, Float[Array, ""]]:
-        """The first half moves; then the island is turned, so that the next half stands first."""
-        propose_key, accept_key = jax.random.split(key)
-        movers = walkers.particles[:, :half]
-        proposal, log_ratio = jax.vmap(propose)(
-            jax.random.split(propose_key, islands), movers, walkers.particles[:, half:]
-        )
-        here = jax.tree.map(lambda x: x[:, :half].reshape(islands * half, *x.shape[2:]), walkers)
-        there_particles = proposal.reshape(here.particles.shape)
-        there = Walkers(there_particles, *gibbs.energy_and_gradient(there_particles))
-        log_alpha = -(there.energy - here.energy) / gibbs.temperature + log_ratio.ravel()
-        moved, rate = _metropolis(accept_key, here, there, log_alpha)
-
-        def behind_the_others(everybody: Array, new: Array) -> Array:
-            return jnp.concatenate(
-                [everybody[:, half:], new.reshape(islands, half, *new.shape[1:])], axis=1
-            )
-
-        return jax.tree.map(behind_the_others, walkers, moved), rate
-
-    by_island = jax.tree.map(lambda x: x.reshape(islands, m, *x.shape[1:]), walkers)
-    by_island, rates = jax.lax.scan(turn, by_island, jax.random.split(key))
-    # Every particle back in its place.
-    walkers = jax.tree.map(
-        lambda x: jnp.roll(x, 2 * half, axis=1).reshape(islands * m, *x.shape[2:]), by_island
-    )
-    return walkers, jnp.mean(rates)
-
-
-def _difference(
-    key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]
-) -> tuple[Particles, Float[Array, "m"]]:
-    a_key, b_key, gamma_key = jax.random.split(key, 3)
-    count, d = movers.shape
-    a = jax.random.randint(a_key, (count,), 0, donors.shape[0])
-    b = jax.random.randint(b_key, (count,), 0, donors.shape[0] - 1)
-    b = b + (b >= a).astype(b.dtype)  # never the same donor twice
-    far = jax.random.bernoulli(gamma_key, 0.5, (count,))
-    gamma = jnp.where(far, 1.0, 2.38 / (2 * d) ** 0.5).astype(movers.dtype)
-    return movers + gamma[:, None] * (donors[a] - donors[b]), jnp.zeros(count, movers.dtype)
-
-
-def _independent(
-    key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]
-) -> tuple[Particles, Float[Array, "m"]]:
-    centre_key, pick_key, noise_key = jax.random.split(key, 3)
-    count, d = movers.shape
-    centres = donors[
-        jax.random.randint(centre_key, (min(KERNELS, donors.shape[0]),), 0, donors.shape[0])
-    ]
-    # Half of the width that is best for a normal density (Silverman 1986), since there may be several modes.
-    width = 0.5 * (4 / ((d + 2) * centres.shape[0])) ** (1 / (d + 4))
-    covariance = jnp.cov(donors, rowvar=False).reshape(d, d)
-    ridge = 1e-6 * jnp.trace(covariance) / d + jnp.finfo(donors.dtype).tiny
-    root = width * jnp.linalg.cholesky(covariance + ridge * jnp.eye(d, dtype=donors.dtype))
-    chosen = jax.random.randint(pick_key, (count,), 0, centres.shape[0])
-    proposal = centres[chosen] + jax.random.normal(noise_key, movers.shape, movers.dtype) @ root.T
-    origin = jnp.mean(centres, axis=0)
-
-    def whiten(theta: Float[Array, "r d"]) -> Float[Array, "r d"]:
-        return jax.scipy.linalg.solve_triangular(root, (theta - origin[None]).T, lower=True).T
-
-    kernels = whiten(centres)
-
-    def log_density(theta: Particles) -> Float[Array, "m"]:
-        x = whiten(theta)
-        square = (
-            jnp.sum(x**2, axis=1)[:, None] + jnp.sum(kernels**2, axis=1)[None] - 2 * x @ kernels.T
-        )
-        return jax.nn.logsumexp(-square / 2, axis=1)
-
-    return proposal, log_density(movers) - log_density(proposal)
-
-
-class MoveInfo(NamedTuple):
-    """Mean acceptance of the Langevin steps and of the jumps, and the gradient passes that all moves took."""
-
-    acceptance: Float[Array, ""]
-    jump_acceptance: Float[Array, ""]
-    pulls: int
+    there = walkers_at(gibbs, proposal)
+    return metropolis(key, walkers, there, log_acceptance(walkers, there, eta, gibbs.temperature))
 
 
 def metropolis_moves(
@@ -231,10 +113,13 @@ def metropolis_moves(
     islands: int = 1,
     adapt: bool = True,
 ) -> tuple[Walkers, StepAdaptation, MoveInfo]:
-    """`leaps` leaps (in few dimensions), then `steps` Langevin steps with `jumps` jumps spread among them."""
+    """`leaps` leaps (in few dimensions), then `steps` Langevin steps with `jumps` jumps spread
+    evenly among them.
+    """
     leaps = leaps if particles.shape[1] <= LEAP_DIMENSIONS else 0
     normal_key, uniform_key, jump_key = jax.random.split(key, 3)
     noise = step_noise(normal_key, steps, particles)
+    # A jump comes before the steps 0, every, 2 every, ..., until there were `jumps` of them.
     every = max(1, steps // max(jumps, 1))
 
     def step(s: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -253,30 +138,30 @@ def metropolis_moves(
         return walkers, adaptation, accepted + rate, jumped
 
     zero = jnp.zeros((), particles.dtype)
-    walkers = Walkers(particles, *gibbs.energy_and_gradient(particles))
+    walkers = walkers_at(gibbs, particles)
     for i in range(leaps):
+        # Jumps use the numbers of the steps, below `steps`; leaps use those from `steps` on.
         walkers, _ = leap(jax.random.fold_in(jump_key, steps + i), gibbs, walkers, islands)
     walkers, adaptation, accepted, jumped = jax.lax.fori_loop(
         0, steps, step, (walkers, adaptation, zero, zero)
     )
-    return (
-        walkers,
-        adaptation,
-        MoveInfo(accepted / steps, jumped / max(jumps, 1), 1 + leaps + steps + jumps),
-    )
+    # One pass for the first energies and gradients, then one for each move.
+    info = MoveInfo(accepted / steps, jumped / max(jumps, 1), 1 + leaps + steps + jumps)
+    return walkers, adaptation, info
 
 
 def first_step(dim: int, l2: Any, dtype: Any) -> StepAdaptation:
-    """The best step for the prior itself: proposals of variance (1.65^2 d^{-1/3}) times the prior's (narrowest)."""
-    return StepAdaptation(
-        jnp.log(jnp.asarray(1.65**2 * dim ** (-1 / 3) / (4 * jnp.max(l2)), dtype)),
-        jnp.zeros((), dtype),
-    )
+    """The best step for the prior itself.
+
+    Proposals have variance 2 eta temperature = 1.65^2 d^{-1/3} times that of the prior,
+    temperature/(2 l2), in its narrowest coordinate.
+    """
+    eta = OPTIMAL_SCALE**2 * dim ** (-1 / 3) / (4 * jnp.max(l2))
+    return StepAdaptation(jnp.log(jnp.asarray(eta, dtype)), jnp.zeros((), dtype))
 
 
 def adapted(state: StepAdaptation, acceptance: Array) -> StepAdaptation:
-    """Robbins-Monro on the log step; the gain's floor lets the step follow a target that keeps moving."""
-    gain = jnp.maximum((state.adapted + 1) ** -0.6, 0.1)
-    return StepAdaptation(
-        state.log_step + 2 * gain * (acceptance - OPTIMAL_ACCEPTANCE), state.adapted + 1
-    )
+    """One step of Robbins-Monro on the log step, towards the optimal acceptance."""
+    gain = jnp.maximum((state.adapted + 1) ** -GAIN_EXPONENT, LEAST_GAIN)
+    log_step = state.log_step + GAIN_SCALE * gain * (acceptance - OPTIMAL_ACCEPTANCE)
+    return StepAdaptation(log_step, state.adapted + 1)

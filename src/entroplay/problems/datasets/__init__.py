@@ -1,0 +1,1 @@
+"""Data sets: the paper's teacher network and two small real ones."""

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from ...base.arguments import flag, invalid, one_of, positive, real_array, whole
 from ...base.native import either, kernel, missing
+from ...base.registry import storable
 from .base import FeatureMap, Moments, Particles, same_columns
 
 ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], tuple[float, float]]] = {
@@ -20,18 +21,24 @@ ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], tuple[float, float]]] = {
     "erf": (jax.scipy.special.erf, (-1.0, 1.0)),
     "relu": (jax.nn.relu, (0.0, np.inf)),
 }
+"""Activation functions by name, each with the interval of its values."""
+WITH_KERNEL = ("tanh", "relu")
+"""Activations that the compiled kernel computes."""
 
 
+@storable
 class Neurons(FeatureMap):
     r"""Hidden neurons of a two-layer network: h(theta, x) = scale * a * activation(w . x + b).
 
-    A particle is theta = (w, b, a): `w` one weight per input; `b` only with `bias=True` (else 0); `a` only with
-    `output_weight=True` (else 1), where the parameter alpha enters as the bounded weight a = tanh(alpha), one for
-    each of `outputs`. Several outputs need `output_weight=True`.
+    A particle is theta = (w, b, alpha): `w` has one weight per input. `b` is there only with
+    `bias=True` (otherwise b = 0), and alpha only with `output_weight=True` (otherwise a = 1). The
+    output weight is the bounded a = tanh(alpha), one for each of `outputs`. Several outputs need
+    `output_weight=True`.
 
-    tanh, sigmoid and erf are bounded, as the convergence theory asks. relu is not: the Gibbs measures still exist
-    (l2 |theta|^2 outgrows it) and the gap still bounds the distance to the optimum, but the theory's rates do not
-    apply, and steps that are stable for bounded features may diverge.
+    tanh, sigmoid and erf are bounded, as the convergence theory requires. relu is not. The Gibbs
+    measures still exist (l2 |theta|^2 outgrows it) and the gap still bounds the distance to the
+    optimum, but the theory's rates do not apply, and steps that are stable for bounded features may
+    diverge.
 
     >>> import entroplay as ep
     >>> ep.Neurons([[0.0, 1.0], [1.0, 0.0]], activation="tanh", bias=True).dim
@@ -76,13 +83,14 @@ class Neurons(FeatureMap):
     @property
     def bounds(self) -> tuple[float, float]:
         low, high = ACTIVATIONS[self.activation][1]
-        if self.output_weight:
+        if self.output_weight:  # a lies in (-1, 1) and may turn the sign
             low, high = -max(-low, high), max(-low, high)
         return (self.scale * low, self.scale * high)
 
     def _hidden(self, particles: Particles, rows: Float[Array, "b p"]) -> Float[Array, "m b"]:
         inputs = self.rows.shape[1]
-        # Contracted without a transpose: XLA's CPU matrix products of the gradient are a fifth faster that way.
+        # Contracted without a transpose: XLA's CPU matrix products of the gradient are a fifth
+        # faster that way.
         preactivation = jnp.einsum("rp,bp->rb", particles[:, :inputs], rows)
         if self.bias:
             preactivation = preactivation + particles[:, inputs, None]
@@ -101,11 +109,9 @@ class Neurons(FeatureMap):
     def factors(
         self, particles: Particles, rows: Float[Array, "b p"]
     ) -> tuple[Float[Array, "m b"], Float[Array, "m k"]] | None:
-        return (
-            (self._hidden(particles, rows), self._output_weights(particles))
-            if self.channels
-            else None
-        )
+        if not self.channels:
+            return None
+        return self._hidden(particles, rows), self._output_weights(particles)
 
     def potential(self, particles: Particles, vector: Moments) -> Float[Array, "m"]:
         if not self._has_kernel(particles):
@@ -123,9 +129,9 @@ class Neurons(FeatureMap):
         return either(self._both_by_kernel, super().potential_and_pull, particles, vector)
 
     def _has_kernel(self, particles: Particles) -> bool:
-        """The kernel knows tanh and relu in single precision."""
+        """Whether the kernel is present and applies: single precision, activation `WITH_KERNEL`."""
         return (
-            self.activation in ("tanh", "relu")
+            self.activation in WITH_KERNEL
             and {particles.dtype, self.dtype} == {jnp.dtype(jnp.float32)}
             and missing() is None
         )
@@ -133,18 +139,20 @@ class Neurons(FeatureMap):
     def _kernel(
         self, particles: Particles, vector: Moments, *, slopes: bool
     ) -> tuple[Array, Array, Array]:
-        """a, sum_i v_i f(w.x_i + b) (m, k), and sum_i (a.v_i) f'(w.x_i + b) (x_i, 1), if that is wanted."""
+        """The arrays from which potential and pull are formed, without the factor `scale`.
+
+        Returns a (m, k), sum_i v_i f(w.x_i + b) (m, k), and sum_i (a.v_i) f'(w.x_i + b) (x_i, 1),
+        which is (m, 0) unless `slopes` are asked for.
+        """
         m, inner = particles.shape[0], self.rows.shape[1] + self.bias
-        rows = (
-            self.rows
-            if not self.bias
-            else jnp.concatenate([self.rows, jnp.ones((self.rows.shape[0], 1), self.dtype)], axis=1)
-        )
-        outer = (
-            self._output_weights(particles)
-            if self.output_weight
-            else jnp.ones((m, 1), particles.dtype)
-        )
+        # The kernel has no bias: a column of ones takes its place.
+        rows = self.rows
+        if self.bias:
+            rows = jnp.concatenate([rows, jnp.ones((rows.shape[0], 1), self.dtype)], axis=1)
+        if self.output_weight:
+            outer = self._output_weights(particles)
+        else:
+            outer = jnp.ones((m, 1), particles.dtype)
         shapes = (
             jax.ShapeDtypeStruct((m, inner if slopes else 0), self.dtype),
             jax.ShapeDtypeStruct(outer.shape, self.dtype),
@@ -163,10 +171,10 @@ class Neurons(FeatureMap):
         self, particles: Particles, vector: Moments
     ) -> tuple[Float[Array, "m"], Particles]:
         outer, value, slope = self._kernel(particles, vector, slopes=True)
+        # The derivative of a = tanh(alpha) is 1 - a^2.
         parts = [slope, (1 - outer**2) * value] if self.output_weight else [slope]
-        return self.scale * jnp.sum(outer * value, axis=1), self.scale * jnp.concatenate(
-            parts, axis=1
-        )
+        potential = self.scale * jnp.sum(outer * value, axis=1)
+        return potential, self.scale * jnp.concatenate(parts, axis=1)
 
     def at(self, X: object) -> Neurons:
         rows = same_columns("Neurons", X, self.rows)

@@ -9,26 +9,32 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...base.arguments import invalid, one_of, positive, whole
-from .base import FeatureMap, Moments, Particles
-from .raster import Colours, Corners, coverage, deposit, deposit_squares, gather, square_norm
+from ...base.registry import storable
+from .base import FeatureMap, Moments, Particles, uniform_weights
+from .raster import Colours, Corners, deposit, deposit_squares, gather, square_norm
+from .raster_reference import coverage
 
 COLOURS = ("linear", "tanh")
+"""How the colour of a triangle depends on its parameters c: c itself, or tanh(c)."""
 
 
+@storable
 class Triangles(FeatureMap):
     r"""h_i(theta) = scale * colour * (the area of pixel i that the triangle covers), exactly.
 
-    A particle is theta = (x1, y1, x2, y2, x3, y3, c1, ..., ck). The canvas is [-1/2, 1/2]^2 in units of its sides, x to the
-    right and y down, so that theta means the same at every resolution; corners lie at `spread` * (x, y). The colour is c
-    itself ("linear"), signed and unbounded, or tanh(c), which is bounded as the convergence theory asks.
+    A particle is theta = (x1, y1, x2, y2, x3, y3, c1, ..., ck). The canvas is [-1/2, 1/2]^2 in
+    units of its sides, x to the right and y down: theta means the same at every resolution. Corners
+    lie at `spread` * (x, y). The colour is c itself ("linear"), signed and unbounded, or tanh(c),
+    which is bounded as the convergence theory requires.
 
-    The moments are a picture's pixels, row after row: (height * width,) in greyscale, (height * width, 3) in RGB. Every
-    operation takes O(width + height) per triangle; `average` of many triangles costs a thousandth of drawing each of them.
+    The moments are a picture's pixels, row after row: (height * width,) in greyscale,
+    (height * width, 3) in RGB. Every operation takes O(width + height) per triangle; `average` of
+    many triangles costs a thousandth of drawing each of them.
 
     Args:
         size: (height, width) in pixels.
         channels: 1 for greyscale, 3 for RGB.
-        scale: what multiplies the colours.
+        scale: factor by which the colours are multiplied.
         spread: sides of the canvas per unit of theta.
         colour: "linear" or "tanh".
 
@@ -94,16 +100,17 @@ class Triangles(FeatureMap):
         return (-self.scale, self.scale) if self.colour == "tanh" else (-np.inf, np.inf)
 
     def corners(self, particles: Particles) -> Corners:
-        """In pixels."""
+        """The corners of each triangle, in pixels."""
         sides = self._sides(particles)
         return sides[None] * (0.5 + self.spread * particles[:, :6])
 
     def colours(self, particles: Particles) -> Colours:
-        """What each triangle contributes where it covers a pixel whole."""
+        """The contribution of each triangle to a pixel that it covers completely."""
         c = particles[:, 6:]
         return self.scale * (jnp.tanh(c) if self.colour == "tanh" else c)
 
     def _sides(self, particles: Particles) -> Float[Array, "6"]:
+        """(width, height) in pixels, once for each corner."""
         height, width = self.size
         return jnp.tile(jnp.asarray([width, height], particles.dtype), 3)
 
@@ -121,14 +128,9 @@ class Triangles(FeatureMap):
         self, particles: Particles, weights: Float[Array, "m"] | None = None
     ) -> Float[Array, "height width k"]:
         """The mean of the triangles, as a picture."""
-        share = (
-            jnp.full(particles.shape[0], 1 / particles.shape[0], particles.dtype)
-            if weights is None
-            else weights
-        )
-        return deposit(
-            self.corners(particles), share[:, None] * self.colours(particles), *self.size
-        )
+        weights = uniform_weights(particles) if weights is None else weights
+        colours = weights[:, None] * self.colours(particles)
+        return deposit(self.corners(particles), colours, *self.size)
 
     def average(self, particles: Particles, weights: Float[Array, "m"] | None = None) -> Moments:
         return self.picture(particles, weights).reshape(self.shape)
@@ -146,6 +148,7 @@ class Triangles(FeatureMap):
         integral, gradient = gather(
             self.corners(particles), colours, vector.reshape(*self.size, -1)
         )
+        # Chain rule through `corners` and `colours`.
         in_corners = self.spread * self._sides(particles)[None] * gradient
         slope = (
             1 - jnp.tanh(particles[:, 6:]) ** 2 if self.colour == "tanh" else jnp.ones_like(colours)
@@ -154,27 +157,30 @@ class Triangles(FeatureMap):
         return jnp.sum(colours * integral, axis=1), pull
 
     def square_norms(self, particles: Particles, weights: Float[Array, "n"]) -> Float[Array, "m"]:
+        # h_i = colour * coverage_i: the squared colour comes out of the sum over pixels.
         norms = square_norm(self.corners(particles), weights.reshape(self.size))
         return jnp.sum(self.colours(particles) ** 2, axis=1) * norms
 
     def mean_and_covariance(self, particles: Particles) -> tuple[Moments, Float[Array, "n *kk"]]:
-        m, colours = particles.shape[0], self.colours(particles)
+        m, k, colours = particles.shape[0], self.colour_channels, self.colours(particles)
         mean = self.average(particles)
-        k = self.colour_channels
+        # E[h h'] at a pixel is the mean of colour colour' coverage^2; a symmetric matrix needs only
+        # its upper triangle.
         upper = np.triu_indices(k)
         products = colours[:, upper[0]] * colours[:, upper[1]] / m
-        squares = deposit_squares(self.corners(particles), products, *self.size).reshape(
-            -1, len(upper[0])
-        )
+        squares = deposit_squares(self.corners(particles), products, *self.size)
+        squares = squares.reshape(-1, len(upper[0]))
         unbiased = m / max(m - 1, 1)
         if not self.channels:
             return mean, unbiased * jnp.maximum(squares[:, 0] - mean**2, 0)
+        # place[a, b] is the position of entry (a, b) in the upper triangle.
         place = np.zeros((k, k), np.int32)
         place[upper] = place[upper[::-1]] = np.arange(len(upper[0]))
         return mean, unbiased * (squares[:, place] - mean[:, :, None] * mean[:, None, :])
 
 
 def _checked_size(owner: str, size: object, name: str = "size") -> tuple[int, int]:
+    """`size` as (height, width), if it is two whole numbers."""
     must_be = "(height, width), two whole numbers >= 1"
     if not isinstance(size, list | tuple | np.ndarray | jax.Array) or len(size) != 2:
         raise invalid(owner, name, must_be, size)

@@ -1,0 +1,149 @@
+"""The course that `fit` and `density` share: score on held-out rows, then fit all rows."""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from .options import Say, UsageError
+from .table_model import TableModel
+from .tables import Inputs, Table
+
+FEWEST_ROWS = 10
+"""Minimum number of rows of a table that is split."""
+
+
+@dataclass(frozen=True)
+class Study(ABC):
+    """A table ready to be learned from, and what is particular to the command that learns.
+
+    Attributes:
+        options: the command's options.
+        table: the rows.
+        inputs: the columns to learn from.
+        data: the arrays that `fit` takes: the inputs (n, p), and the targets if there are any.
+        target: the column to predict, or None.
+        labels: classes whose proportions the split must keep, or None.
+        measure: name of the score.
+    """
+
+    model_suffix: ClassVar[str]
+    picture_suffix: ClassVar[str]
+    """Default files are named after the table, with these endings."""
+
+    options: argparse.Namespace
+    table: Table
+    inputs: Inputs
+    data: tuple[np.ndarray, ...]
+    target: str | None
+    labels: np.ndarray | None
+    measure: str
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The first line that the command prints."""
+
+    @abstractmethod
+    def estimator(self) -> Any:
+        """The estimator of `entroplay.sklearn`, not yet fitted."""
+
+    @abstractmethod
+    def baselines(self, train: np.ndarray) -> dict[str, Any]:
+        """Estimators of scikit-learn to compare with, by name. They may see the rows `train`."""
+
+    @abstractmethod
+    def score(self, fitted: Any, test: np.ndarray) -> float:
+        """The score of a fitted estimator on the rows `test`."""
+
+    @abstractmethod
+    def settings(self, final: Any) -> str:
+        """One line about the final model."""
+
+    @abstractmethod
+    def draw(self, scored: Any, final: Any, test: np.ndarray, path: Path) -> None:
+        """Draw the model that was scored on the rows `test`, or the final one."""
+
+    @abstractmethod
+    def facts(self, final: Any) -> dict[str, Any]:
+        """What the summary says about this study alone."""
+
+    def run(self, say: Say) -> dict[str, Any]:
+        """Split, score beside baselines, fit all rows, save and draw."""
+        model_path, picture = self._paths()
+        train, test = self._split()
+        say(self.describe())
+        baselines = {} if self.options.no_baselines else self.baselines(train)
+        candidates = {"entroplay": self.estimator(), **baselines}
+        rows = [self._scored(name, model, train, test) for name, model in candidates.items()]
+        say(f"\n{'held-out ' + self.measure:<28}{'score':>9}{'seconds':>9}   ({len(test)} rows)")
+        for row in rows:
+            say(f"{row['model']:<28}{row['score']:>9.4f}{row['seconds']:>9.2f}")
+        # The model that is kept learns from the held-out rows, too.
+        final = TableModel(self.fitted(self.estimator(), say=say), self.inputs, self.target)
+        say("\n" + final.certified())
+        say(f"{self.settings(final.estimator)}, all {len(self.table)} rows")
+        final.save(model_path)
+        self.draw(candidates["entroplay"], final.estimator, test, picture)
+        say(f"Wrote {model_path}, {picture}")
+        return {
+            "rows": len(self.table),
+            **self.facts(final.estimator),
+            "measure": self.measure,
+            "held_out": rows,
+            **final.verdict(),
+            "seed": self.options.seed,
+            "files": [str(model_path), str(picture)],
+        }
+
+    def fitted(
+        self, estimator: Any, rows: np.ndarray | slice = slice(None), say: Say | None = None
+    ) -> Any:
+        """The estimator, fitted to some rows. Its warnings are printed with `say`, or dropped."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            estimator.fit(*(array[rows] for array in self.data))
+        if say is not None:
+            for warning in caught:
+                say(f"note: {warning.message}")
+        return estimator
+
+    def _scored(
+        self, name: str, estimator: Any, train: np.ndarray, test: np.ndarray
+    ) -> dict[str, Any]:
+        """A row of the table of scores; the estimator is fitted in place."""
+        began = time.perf_counter()
+        score = self.score(self.fitted(estimator, train), test)
+        return {"model": name, "score": score, "seconds": time.perf_counter() - began}
+
+    def _paths(self) -> tuple[Path, Path]:
+        """The files for the model and for the picture."""
+        stem = self.options.data.stem
+        model = self.options.model or Path(f"{stem}-{self.model_suffix}.safetensors")
+        picture = self.options.out or Path(f"{stem}-{self.picture_suffix}.png")
+        return model, picture
+
+    def _split(self) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the rows to learn from and of those to score by."""
+        n, labels = len(self.table), self.labels
+        if n < FEWEST_ROWS:
+            raise UsageError(
+                f"{self.options.data} has {n} rows; a fit with held-out rows needs at least "
+                f"{FEWEST_ROWS}."
+            )
+        # A class of a single row cannot be on both sides.
+        common = labels is not None and np.unique(labels, return_counts=True)[1].min() >= 2
+        train, test = train_test_split(
+            np.arange(n),
+            test_size=self.options.held_out,
+            random_state=self.options.seed,
+            stratify=labels if common else None,
+        )
+        return np.asarray(train), np.asarray(test)

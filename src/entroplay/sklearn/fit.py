@@ -1,0 +1,198 @@
+"""From weighted rows to a certified network, in rounds that each end with a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from ..measures.calibration import calibrated_weights
+from ..methods.solvers import Solver
+from ..problems.features.base import FeatureMap, Particles
+from ..problems.losses.base import Loss
+from ..problems.problem import FiniteSum
+from ..runs.history import joined
+from ..runs.observers import FullLoss
+from ..runs.solution import Solution
+from ..verbs.certificate import Certificate
+from ..verbs.certify import certify
+from ..verbs.solve import run, solution_of
+from .rows import WeightedRows, bucket, padded
+
+ITERATIONS = 10
+"""Iterations of the first round, after the whole loss is on."""
+PARTICLES = 4096
+"""Minimum number of particles of the answer, pooled from the last clouds."""
+LEAST_CLOUDS = 2
+"""Minimum number of clouds that are kept of a run."""
+QUICK, THOROUGH = 100, 1000
+"""Gradient passes at the target of the first certificate, and of those that follow."""
+ISLAND = 64
+"""Number of particles in each island of a certificate."""
+WORTH_WHILE = 2.0
+"""Factor by which a bound may be hoped to fall faster than the number of iterations grows."""
+TEMPERING = (1e-3, 1e-2, 0.03, 0.1, 0.3)
+"""Multiples of the dual along which a certificate approaches it without a path from the prior."""
+POOLED_RIDGE = 1e-4
+"""Ridge of the weights of pooled clouds: a short run does not know its moments more precisely."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A solution with the last clouds of its run."""
+
+    solution: Solution
+    clouds: list[Particles]
+
+    def pooled(self) -> Solution:
+        """The solution with all those clouds as particles, weighted so as to meet the moments."""
+        cloud = jnp.concatenate(self.clouds)
+        problem, moments = self.solution.problem, self.solution.moments
+        weights = calibrated_weights(problem, cloud, moments, ridge=POOLED_RIDGE)
+        return eqx.tree_at(lambda s: (s.particles, s.weights), self.solution, (cloud, weights))
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Everything that a fit needs apart from temperature and l2.
+
+    Attributes:
+        rows: standardised inputs and targets.
+        features: makes a feature map from inputs.
+        loss: makes a loss from targets (n, t).
+        solver: the method.
+        particles: the size of the cloud.
+        hottest: the temperature at which a search begins.
+        seed: the seed of all randomness.
+        stratify: whether targets are labels, each of which must be on both sides of a split.
+        progress: whether to show a progress bar for the last rounds.
+        say: prints a line of progress.
+    """
+
+    rows: WeightedRows
+    features: Callable[[np.ndarray], FeatureMap]
+    loss: Callable[[np.ndarray], Loss]
+    solver: Solver
+    particles: int
+    hottest: float
+    seed: int
+    stratify: bool
+    progress: bool
+    say: Callable[[str], None]
+
+    @cached_property
+    def size(self) -> int:
+        """Number of rows with padding, so that sets of nearly the same size share programs."""
+        return bucket(len(self.rows))
+
+    def clouds(self, iterations: int) -> int:
+        """Number of clouds that are kept of a run with so many iterations of the whole loss."""
+        return min(max(LEAST_CLOUDS, -(-PARTICLES // self.particles)), iterations)
+
+    @cached_property
+    def _posed(self) -> tuple[FeatureMap, Loss]:
+        features = self.features(padded(self.rows.X, self.size))
+        return features, self.loss(padded(self.rows.y, self.size))
+
+    def problem(self, temperature: float, l2: Any, weights: np.ndarray | None = None) -> FiniteSum:
+        """The problem, padded by rows without weight; `weights` replace the rows' own."""
+        weights = padded(self.rows.weights if weights is None else weights, self.size)
+        return FiniteSum(*self._posed, temperature=temperature, l2=l2, weights=weights)
+
+    def run(
+        self,
+        problem: FiniteSum,
+        iterations: int,
+        limit: int,
+        *,
+        seed: int,
+        start: Solution | None,
+        clouds: int | None = None,
+        progress: bool = False,
+    ) -> Trained:
+        """Solve with this many iterations after the whole loss is on, and at most `limit` in all.
+
+        Runs that keep equally many clouds share one program.
+        """
+        clouds = self.clouds(iterations) if clouds is None else clouds
+        loop, status = run(
+            problem,
+            self.solver,
+            particles=self.particles,
+            iterations=limit,
+            seed=seed,
+            start=start,
+            observers={"clouds": FullLoss(clouds, iterations)},
+            progress=progress,
+        )
+        solution = solution_of(loop, status, seed, calibrate=False)
+        kept, count = loop.memory("clouds")
+        # A run that was cut short has fewer clouds: the last one takes the place of the missing.
+        there = list(kept[max(0, clouds - int(count)) :])
+        return Trained(solution, (there + [solution.particles] * clouds)[:clouds])
+
+    def fit(
+        self,
+        temperature: float,
+        l2: float,
+        *,
+        tol: float,
+        max_iter: int,
+        start: Solution | None,
+    ) -> tuple[Trained, Certificate | None]:
+        """Rounds of iterations, each twice as long as the last and followed by a certificate.
+
+        They end when the certificate is good enough, or so bad that the iterations left will not
+        mend it. The certificate follows the first round's path from the prior; if the first round
+        did not start there, it follows multiples of the dual.
+        """
+        problem = self.problem(temperature, l2)
+        done, budget, history = 0, QUICK, None
+        # Methods that turn the loss on gradually have converged soon after it is on; the others get
+        # all iterations at once.
+        length = ITERATIONS if self.solver.turns_on_loss else max_iter
+        from_prior, approach = start is None, None
+        while True:
+            trained = self.run(
+                problem,
+                length,
+                max_iter - done,
+                seed=self.seed + done,
+                start=start,
+                progress=self.progress,
+            )
+            history = joined(history, trained.solution.history)
+            done = len(history["iteration"])
+            solution = eqx.tree_at(lambda s: s.history, trained.solution, history)
+            trained = replace(trained, solution=solution)
+            if solution.status == "interrupted":
+                return trained, None
+            if not from_prior:
+                approach = jnp.stack([b * solution.dual for b in TEMPERING])
+            elif approach is None:
+                approach = _without_detours(solution)
+            certificate = certify(
+                solution, seed=self.seed, particles=ISLAND, budget=budget, path=approach
+            )
+            self.say(f"{done} iterations: {certificate.verdict}")
+            met = certificate.mixed and certificate.bound <= tol
+            hopeless = certificate.bound > WORTH_WHILE * tol * max_iter / done
+            if met or hopeless or done >= max_iter or solution.status == "diverged":
+                return trained, certificate
+            length, budget, start = 2 * length, THOROUGH, solution
+
+
+def _without_detours(solution: Solution) -> np.ndarray:
+    """The path as far as the loss was being turned on.
+
+    After that a run circles around its goal. A certificate that followed it there would spend most
+    of its time on edges of hardly any length.
+    """
+    beta = solution.history.get("beta", np.ones(1))
+    rising = int(np.argmax(beta >= 1)) if (beta >= 1).any() else len(beta)
+    return np.asarray(solution.path)[: rising + 1]

@@ -1,0 +1,143 @@
+"""An infinitely wide two-layer network as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ..base.arguments import one_of, positive
+from ..problems.losses import Huber, Loss, Squared
+from .network import LEARNED, Network
+from .rows import WeightedRows, merge
+from .scaling import Standardiser
+
+
+class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, Network):
+    """Regression by an infinitely wide two-layer network, certified near its global optimum.
+
+    The network is the mean of the neurons scale * tanh(alpha) * activation(w.x + b) under a
+    probability measure of (w, b, alpha). Among all such measures the fit minimises the mean loss
+    plus l2 E|theta|^2 plus temperature times the negative entropy. That problem is convex, so the
+    distance to its optimum can be bounded: `duality_gap_` is such a bound. Inputs and targets are
+    standardised internally.
+
+    Args:
+        loss: "squared", or "huber", which is linear beyond `epsilon` standard deviations of the
+            target.
+        epsilon: where the Huber loss becomes linear, in standard deviations of the target.
+        temperature: strength of the entropy. "auto" holds out a part of the rows and lowers the
+            temperature step by step, each solution starting from the previous one. It takes the
+            highest temperature that the held-out rows cannot tell from the best.
+        l2: strength of the penalty. "auto" lowers it with the temperature, which keeps the prior
+            variance temperature / (2 l2) at 1. If the temperature is given, a larger and a smaller
+            prior variance are tried as well.
+        particles: size of the cloud that the solver moves. "auto" takes 16 particles per parameter
+            of a neuron, at least 512. The network consists of the last few clouds: 4096 particles
+            or more, if the fit had enough iterations.
+        activation: "tanh", "sigmoid", "erf", "relu" or "auto". "auto" is relu, which follows kinks
+            and steep slopes best. It is tanh for solvers that do not turn the loss on step by step,
+            because they need bounded neurons, and for the classifier, because certificates of tanh
+            are tighter.
+        scale: the scale in the formula above, in standard deviations of the target. It is the
+            largest output of a neuron with a bounded activation.
+        solver: a `Solver`, or the name of one: "newton", "efp", "naive-efp", "mfld", "pda" or
+            "psdca". None is `NewtonEFP()`.
+        tol: stop when the certificate bounds the distance to the optimum by this number, in units
+            of the loss. The best constant has a squared loss of 1/2.
+        max_iter: maximum number of iterations.
+        warm_start: whether to continue from the cloud of the previous fit. Its temperature and l2
+            then replace "auto".
+        random_state: source of all randomness, as in scikit-learn.
+        verbose: 1 prints what is tried and what is certified; 2 adds a progress bar.
+
+    Attributes:
+        duality_gap_: bound on the distance to the global optimum; infinite if it could not be
+            verified.
+        certificate_: the `Certificate` with that bound; None if the fit was interrupted.
+        temperature_, l2_: the values given or found.
+        search_: the values tried, as a list of tuples (temperature, l2, held-out loss).
+        n_iter_: number of iterations of the final fit.
+        particles_, weights_: the neurons of the network, one particle (w, b, alpha) per row, and
+            their weights, which sum to one.
+        history_: dictionary of arrays with one entry per iteration.
+        solution_: the `Solution` for the distinct rows after standardisation.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    >>> import numpy as np
+    >>> from entroplay.sklearn import MeanFieldRegressor
+    >>> X = np.linspace(-2, 2, 40)[:, None]
+    >>> y = np.sin(2 * X[:, 0])
+    >>> model = MeanFieldRegressor(temperature=0.03, l2=0.03, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.9, model.duality_gap_ < 0.2
+    (True, True)
+    """
+
+    _activation: ClassVar = "relu"
+    _learned: ClassVar = {**LEARNED, "_targets": Standardiser, "_targets_are_flat": None}
+
+    def __init__(
+        self,
+        loss: Any = "squared",
+        *,
+        epsilon: Any = 1.35,
+        temperature: Any = "auto",
+        l2: Any = "auto",
+        particles: Any = "auto",
+        activation: Any = "auto",
+        scale: Any = 10.0,
+        solver: Any = None,
+        tol: Any = 0.1,
+        max_iter: Any = 72,
+        warm_start: Any = False,
+        random_state: Any = None,
+        verbose: Any = 0,
+    ):
+        self.loss = loss
+        self.epsilon = epsilon
+        self.temperature = temperature
+        self.l2 = l2
+        self.particles = particles
+        self.activation = activation
+        self.scale = scale
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MeanFieldRegressor:
+        """Fit the network to rows X (n, p) and targets y (n,) or (n, t).
+
+        Args:
+            X: inputs.
+            y: targets.
+            sample_weight: non-negative weights of the rows, or None for equal ones. A row of weight
+                two counts as a row given twice.
+        """
+        one_of(type(self).__name__, "loss", self.loss, ("squared", "huber"))
+        positive(type(self).__name__, "epsilon", self.epsilon)
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        y = np.asarray(y, np.float64)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self._targets_are_flat = y.ndim == 1
+        rows = merge(X, y.reshape(len(X), -1), weights)
+        self._targets = Standardiser.of(rows.y, rows.weights)
+        rows = WeightedRows(rows.X, self._targets(rows.y), rows.weights)
+        self._fit_rows(rows, rows.y.shape[1], self._loss, stratify=False)
+        return self
+
+    def _loss(self, targets: np.ndarray) -> Loss:
+        """The loss for standardised targets (n, t)."""
+        y = targets[:, 0] if targets.shape[1] == 1 else targets
+        return Squared(y) if self.loss == "squared" else Huber(y, float(self.epsilon))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The predicted targets at rows X: (n,) or (n, t), as the targets of the fit."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        values = self._targets.undo(self._network(X))
+        return values[:, 0] if self._targets_are_flat else values

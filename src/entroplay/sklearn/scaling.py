@@ -1,0 +1,33 @@
+"""Standardisation of columns, by weighted means and standard deviations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+ROUNDING = 10 * np.finfo(np.float64).eps
+"""Largest ratio of deviation to magnitude in a constant column: what rounding errors leave."""
+
+
+@dataclass(frozen=True)
+class Standardiser:
+    """The map x -> (x - mean) / deviation of each column; constant columns become zero."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, weights: np.ndarray) -> Standardiser:
+        """The standardiser of these rows, whose weights sum to one."""
+        mean = weights @ values
+        deviation = np.sqrt(weights @ (values - mean) ** 2)
+        constant = deviation <= ROUNDING * np.abs(values).max(axis=0)
+        return cls(mean, np.where(constant, 1.0, deviation))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.mean) / self.deviation
+
+    def undo(self, values: np.ndarray) -> np.ndarray:
+        """The original values of standardised ones."""
+        return values * self.deviation + self.mean

@@ -1,0 +1,100 @@
+"""Files that version 0.1.0 wrote still load, predict the same and can be continued."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import entroplay as ep
+from entroplay.base.registry import KINDS
+from entroplay.commands import main
+from entroplay.runs.checkpoints import read_checkpoint
+
+GOLDEN = Path(__file__).parent / "golden"
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
+SOLVERS = ("newton_efp", "efp", "naive_efp", "mfld", "pda", "psdca")
+ESTIMATORS = {"regressor": "predict", "classifier": "predict_proba", "density": "score_samples"}
+
+
+def maker():
+    """The script that wrote the files, for the problems that it posed."""
+    specification = importlib.util.spec_from_file_location("golden_make", GOLDEN / "make.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+MAKE = maker()
+
+
+def close(values, expected):
+    """Equal to rounding: another processor may sum in another order, within a few units of 1e-7."""
+    np.testing.assert_allclose(values, expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_solution_of_every_solver_predicts_the_same(name):
+    solution = ep.load(GOLDEN / f"{name}.safetensors")
+    close(solution.predict(MAKE.ROWS), EXPECTED[name])
+    assert type(solution.solver).__name__.lower() == name.replace("_", "")
+    assert solution.history["iteration"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_painting_shows_the_same_picture():
+    painting = ep.load(GOLDEN / "painting.safetensors")
+    close(painting.picture.mean(axis=(0, 1)), EXPECTED["painting"]["mean"])
+    assert painting.mse == pytest.approx(EXPECTED["painting"]["mse"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_predicts_the_same(name):
+    estimator = ep.load(GOLDEN / f"{name}.safetensors")
+    X = MAKE.table()[0][:6] + 0.1
+    close(getattr(estimator, ESTIMATORS[name])(X), EXPECTED[name])
+    assert (
+        estimator.certificate_.bound == estimator.duality_gap_ or not estimator.certificate_.mixed
+    )
+
+
+def test_a_run_continues_from_its_checkpoint(tmp_path):
+    """The checkpoint holds 4 iterations of 6; continued, it is the run that was never stopped."""
+    path = tmp_path / "run.ckpt"
+    path.write_bytes((GOLDEN / "checkpoint.safetensors").read_bytes())
+    assert read_checkpoint(path).iteration == 4
+    solver = MAKE.solvers()["newton_efp"]
+    continued = ep.solve(MAKE.squared(), solver, **MAKE.MOMENTS_FROM, checkpoint=path)
+    whole = ep.load(GOLDEN / "newton_efp.safetensors")
+    close(continued.moments, whole.moments)
+    np.testing.assert_array_equal(continued.history["iteration"], whole.history["iteration"])
+
+
+def test_a_model_of_the_command_line_still_predicts(tmp_path, capsys):
+    """`entroplay predict` finds the table's columns in the model file."""
+    data, out = tmp_path / "data.csv", tmp_path / "predictions.csv"
+    data.write_text(EXPECTED["table_model"]["data"])
+    model = GOLDEN / "table_model.safetensors"
+    assert main(["predict", str(model), str(data), "--out", str(out), "--quiet"]) == 0
+    rows, expected = (
+        np.array([line.split(",") for line in text.splitlines()[1:]], float)
+        for text in (out.read_text(), EXPECTED["table_model"]["predictions"])
+    )
+    close(rows, expected)
+
+
+def test_there_is_a_golden_file_of_every_kind():
+    ep.load(GOLDEN / "painting.safetensors"), ep.load(GOLDEN / "density.safetensors")
+    assert set(KINDS) == {"solution", "painting", "model", "checkpoint"}
+
+
+@pytest.mark.parametrize("name", [*SOLVERS, "painting", *ESTIMATORS])
+def test_saving_again_changes_nothing(name, tmp_path):
+    """Loaded and saved, a file differs in no array; its header may know more fields."""
+    first = ep.load(GOLDEN / f"{name}.safetensors")
+    ep.save(first, tmp_path / "again.safetensors")
+    second = ep.load(tmp_path / "again.safetensors")
+    parts = [getattr(item, "solution_", item) for item in (first, second)]
+    for a, b in zip(*map(jax.tree.leaves, parts), strict=True):
+        np.testing.assert_array_equal(a, b)
