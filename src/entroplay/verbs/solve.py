@@ -124,9 +124,14 @@ def run(
     with problem.precision(), progress_bar(progress, iterations) as show_progress:
         solver.check(problem, iterations)
         prior_key, run_key = jax.random.split(jax.random.key(seed))
-        first = _first_cloud(problem, prior_key, particles, start, solver)
-        observers = {"path": DualPath(), **(observers or {})}
-        loop = Loop([Stage(problem, iterations)], solver, run_key, first, observers=observers)
+        loop = Loop(
+            [Stage(problem, iterations)],
+            solver,
+            run_key,
+            # Not kept under a name: the first cloud's memory is free once the particles have moved.
+            _first_cloud(problem, prior_key, particles, start, solver),
+            observers={"path": DualPath(), **(observers or {})},
+        )
         if checkpoint is not None:
             identity = fingerprint(problem, solver, particles, seed)
             loop.keep_checkpoints(Checkpoints(*checkpoint, identity))
