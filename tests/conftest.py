@@ -1,6 +1,7 @@
 """Shapes and types are checked at every call, promotion is strict, warnings are errors: sloppiness fails here first."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -17,14 +18,15 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 import pytest  # noqa: E402
 
 LONG_PAGES = ("tutorial.md", "choosing.md", "estimators.md")
-"""Pages of the documentation whose examples are problems of real size: `make test-all` runs them, and the estimators' examples."""
+"""Pages whose examples are problems of real size; `make test-all` runs them."""
+ESTIMATORS = Path(__file__).parents[1] / "src" / "entroplay" / "sklearn"
+"""The examples of the estimators are such problems, too."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.name in LONG_PAGES or item.path.parent.name == "sklearn":
+        if item.path.name in LONG_PAGES or item.path.parent == ESTIMATORS:
             item.add_marker(pytest.mark.slow)
-    items.sort(
-        key=lambda item: item.path.name != "test_reproduce.py"
-    )  # the longest first, so that it does not end alone
+    # The longest first: it must not be the last to end, alone on one of two cores.
+    items.sort(key=lambda item: item.path.name != "test_reproduce.py")

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ALL, squared
+from problems.cases import ALL, squared
 from sklearn.datasets import make_friedman1
 
 import entroplay as ep

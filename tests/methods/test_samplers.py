@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from problems import linear, squared
+from problems.cases import linear, squared
 from scipy import stats
 
 import entroplay as ep

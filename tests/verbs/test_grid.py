@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ALL, linear, squared
+from problems.cases import ALL, linear, squared
 
 import entroplay as ep
 from entroplay.measures.gap import bregman_gap, fenchel_young_gap

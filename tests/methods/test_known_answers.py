@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import linear, logistic, negative_log, squared
+from problems.cases import linear, logistic, negative_log, squared
 from scipy.linalg import solve_discrete_lyapunov
 
 import entroplay as ep

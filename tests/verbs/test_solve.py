@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import linear, negative_log, squared
+from problems.cases import linear, negative_log, squared
 
 import entroplay as ep
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import linear, squared
+from problems.cases import linear, squared
 from scipy import stats
 
 import entroplay as ep

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from problems import ALL, SOLVERS, logistic, negative_log, solvers, squared
+from methods.cases import SOLVERS, solvers
+from problems.cases import ALL, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.methods.solvers import SOLVERS as BY_NICKNAME

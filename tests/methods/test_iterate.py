@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import SOLVERS, logistic, squared
+from methods.cases import SOLVERS
+from problems.cases import logistic, squared
 from scipy.special import polygamma
 
 import entroplay as ep

@@ -8,7 +8,8 @@ import time
 
 import numpy as np
 import pytest
-from problems import SOLVERS, logistic, solvers, squared
+from methods.cases import SOLVERS, solvers
+from problems.cases import logistic, squared
 
 import entroplay as ep
 from entroplay.runs import files as storage

@@ -21,13 +21,12 @@ from entroplay.commands import main
 from entroplay.methods.solvers.base import Start
 from entroplay.painting import export as files
 from entroplay.painting.images import ImageError, colour, read_image
-
 from entroplay.painting.relocation import Vacancy, fresh_corners
 from entroplay.painting.triangle_painter import scattered_triangles
 from entroplay.problems.features import raster, raster_reference
 
 SIZE = (24, 32)
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 SHORT = ["--triangles", "20", "--iterations", "40"]
 
 

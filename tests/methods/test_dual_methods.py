@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import cross_entropy, logistic, negative_log, squared
+from problems.cases import cross_entropy, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.measures.quadrature import normalise

@@ -20,7 +20,7 @@ import numpy as np
 import optax
 import pytest
 import safetensors.numpy
-from problems import ALL, INPUTS, cross_entropy, squared, two_channels
+from problems.cases import ALL, INPUTS, cross_entropy, squared, two_channels
 
 import entroplay as ep
 from entroplay.runs import files as storage
@@ -972,7 +972,7 @@ def test_fingerprints_outlive_the_process():
     outputs = set()
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, "-c", script, str(Path(__file__).parent)]
+        command = [sys.executable, "-c", script, str(Path(__file__).parents[1])]
         outputs.add(
             subprocess.run(
                 command, capture_output=True, text=True, check=True, env=environment

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from problems import squared
+from problems.cases import squared
 
 import entroplay as ep
 from entroplay import commands as cli

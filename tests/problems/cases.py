@@ -1,10 +1,9 @@
-"""Small problems that several tests share."""
+"""Small problems that several tests share, and all losses and feature maps: a new one is one line here."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import entroplay as ep
 
@@ -71,21 +70,3 @@ def linear(n=8, d=2, temperature=0.5, l2=0.3, seed=3):
     hessian = (X.T * w) @ X
     centre = np.linalg.solve(hessian + 2 * np.diag(np.broadcast_to(l2, d)), (X.T * w) @ y)
     return problem, centre, hessian
-
-
-SOLVERS = {
-    "EFP": lambda: ep.EFP(0.1, ep.MALA(steps=3)),
-    "NaiveEFP": lambda: ep.NaiveEFP(0.1, ep.ULA(step_size=0.1, steps=3)),
-    "MFLD": lambda: ep.MFLD(0.1),
-    "NewtonEFP": lambda: ep.NewtonEFP(ep.MALA(steps=3, jumps=1, leaps=1)),
-    "PDA": lambda: ep.PDA(ep.MALA(steps=3)),
-    "PSDCA": lambda: ep.PSDCA(ep.MALA(steps=3), batch=5, half_range=3.0),
-}
-"""All six methods, with few moves: for tests of the contract. Tests that use the same sizes share what is compiled."""
-
-
-def solvers(*always):
-    """All six as parameters of a test, those not named here in `make test-all` only: each takes seconds to compile."""
-    return [
-        pytest.param(name, marks=() if name in always else pytest.mark.slow) for name in SOLVERS
-    ]

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ALL, cross_entropy, logistic, negative_log, squared
+from problems.cases import ALL, cross_entropy, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.measures import cloud as cloud_module

@@ -5,7 +5,7 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import cross_entropy, squared
+from problems.cases import cross_entropy, squared
 
 import entroplay as ep
 from entroplay.measures.calibration import calibrated_weights

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import squared
+from problems.cases import squared
 
 import entroplay as ep
 

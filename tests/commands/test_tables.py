@@ -154,7 +154,7 @@ def test_files_that_cannot_be_written_are_wrong_options(capsys, arguments, messa
 
 def test_a_stored_model_predicts_as_it_did(tmp_path, capsys):
     """The file was written by version 0.1.0; its predictions are those of that version."""
-    golden = Path(__file__).parent / "golden"
+    golden = Path(__file__).parents[1] / "golden"
     expected = json.loads((golden / "expected.json").read_text())["table_model"]
     data = write(tmp_path, expected["data"])
     assert main(["predict", str(golden / "table_model.safetensors"), str(data)]) == 0

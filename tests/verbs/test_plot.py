@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from problems import linear, squared
+from problems.cases import linear, squared
 
 import entroplay as ep
 

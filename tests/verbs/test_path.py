@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import SOLVERS, linear, logistic, squared
+from methods.cases import SOLVERS
+from problems.cases import linear, logistic, squared
 
 import entroplay as ep
 from entroplay.methods.smc import bridge

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import logistic, negative_log, squared
+from problems.cases import logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.verbs.certify import own_cloud
