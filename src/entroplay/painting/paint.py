@@ -111,18 +111,14 @@ def paint(
     if start is not None and not isinstance(start, Painting):
         raise invalid("paint", "start", "a Painting", start)
     every = positive("paint", "checkpoint_seconds", checkpoint_seconds)
-    matte = "white" if background is None else background
-    pixels = read_image(image, size=whole("paint", "size", size), matte=matte)
-    mean = pixels.mean(axis=(0, 1))
-    canvas = np.asarray(mean if background is None else colour(background, len(mean)), np.float32)
-
+    pixels, canvas = _on_canvas(image, whole("paint", "size", size), background)
     unfinished = start is not None and not efp and _stopped_early(start)
     if start is not None and unfinished and steps is None and seconds is None:
         steps = _iterations_of(start)
-    if checkpoint is not None and seconds is not None:
+    found = None if checkpoint is None or seconds is None else read_checkpoint(checkpoint)
+    if found is not None:
         # The clock decided on the number of iterations when the painting was begun.
-        found = read_checkpoint(checkpoint)
-        steps, seconds = (found.iterations, None) if found is not None else (steps, seconds)
+        steps, seconds = found.iterations, None
 
     def planned(iterations: int) -> Plan:
         if efp:
@@ -154,6 +150,15 @@ def paint(
         status = loop.drive(rules, show_progress)
     loop.save_checkpoint(now=True)
     return _painting(plan, loop, canvas, status, seed)
+
+
+def _on_canvas(image: object, size: int, background: object) -> tuple[np.ndarray, np.ndarray]:
+    """The picture at the size of the fit, and the colour of the canvas."""
+    matte = "white" if background is None else background
+    pixels = read_image(image, size=size, matte=matte)
+    mean = pixels.mean(axis=(0, 1))
+    canvas = mean if background is None else colour(background, len(mean))
+    return pixels, np.asarray(canvas, np.float32)
 
 
 def _planned(seconds: object, iterations: object) -> int | None:

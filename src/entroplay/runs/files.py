@@ -14,8 +14,9 @@ from typing import Any
 
 from ..base.arguments import flag, invalid
 from ..base.registry import KINDS, kind_of, load_home
+from . import container
 from .codec import Decoder, Encoder, MissingFunctionError
-from .container import MAX_BYTES, Contents, FileFormatError, FilePath, kind_in, read, write
+from .container import MAX_BYTES, Contents, FileFormatError, FilePath, read, write
 
 __all__ = ["FileFormatError", "MissingFunctionError", "kind_in", "load", "read_record", "save"]
 
@@ -104,6 +105,12 @@ def read_record(
         must_be = f"a dictionary of functions that {path} asks for"
         raise invalid("load", "functions", must_be, sorted(unused))
     return record
+
+
+def kind_in(path: FilePath) -> str:
+    """The kind that a file's header states, such as "solution", without reading the rest."""
+    with refused(path):
+        return container.kind_in(path)
 
 
 @contextmanager

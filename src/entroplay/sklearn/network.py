@@ -81,43 +81,12 @@ class Network(Storable, BaseEstimator):
         temperature = automatic(owner, "temperature", self.temperature)
         l2 = automatic(owner, "l2", self.l2)
         max_iter = whole(owner, "max_iter", self.max_iter)
-        particles = self._cloud_size(rows.X.shape[1] + 1 + outputs)
-        activation = one_of(owner, "activation", self.activation, ("auto", *ACTIVATIONS))
-        scale, tol = positive(owner, "scale", self.scale), positive(owner, "tol", self.tol)
-        verbose = whole(owner, "verbose", int(self.verbose), least=0)
+        tol = positive(owner, "tol", self.tol)
         warm = flag(owner, "warm_start", self.warm_start) and hasattr(self, "_cloud")
-        solver = solver_of(owner, self.solver)
-        if activation == "auto":
-            # A solver that meets the whole loss at once needs bounded neurons.
-            activation = self._activation if solver.turns_on_loss else "tanh"
-        seed = new_seed(self.random_state)
-
-        self._inputs = Standardiser.of(rows.X, rows.weights)
-        rows = WeightedRows(self._scaled(rows.X), rows.y, rows.weights)
-
-        def features(X: np.ndarray) -> Neurons:
-            return Neurons(
-                X, activation, bias=True, output_weight=True, outputs=outputs, scale=scale
-            )
-
-        def say(line: str) -> None:
-            if verbose:
-                print(f"[{owner}] {line}", flush=True)
-
-        trainer = Trainer(
-            rows,
-            features,
-            loss,
-            solver,
-            particles,
-            hottest=scale**2 / HOTTEST,
-            seed=seed,
-            stratify=stratify,
-            progress=verbose > 1,
-            say=say,
-        )
-        start = self._last_cloud((particles, features(rows.X[:1]).dim)) if warm else None
-        if start is not None:
+        trainer = self._trainer(rows, outputs, loss, stratify=stratify)
+        start = None
+        if warm:
+            start = self._last_cloud((trainer.particles, trainer.features(trainer.rows.X[:1]).dim))
             # The values chosen for the first fit hold for all fits that continue from it.
             temperature = self.temperature_ if temperature is None else temperature
             l2 = self.l2_ if l2 is None else l2
@@ -130,7 +99,49 @@ class Network(Storable, BaseEstimator):
         self.solution_ = trained.pooled().first_rows(len(rows))
         self.certificate_ = certificate
         self._derive()
-        verdict_warning(owner, certificate, self.solution_, tol, max_iter)
+        verdict_warning(owner, certificate, self.solution_, tol, max_iter, stacklevel=4)
+
+    def _trainer(
+        self,
+        rows: WeightedRows,
+        outputs: int,
+        loss: Callable[[np.ndarray], Loss],
+        *,
+        stratify: bool,
+    ) -> Trainer:
+        """Everything that the fit needs apart from temperature and l2; learns to scale inputs."""
+        owner = type(self).__name__
+        particles = self._cloud_size(rows.X.shape[1] + 1 + outputs)
+        activation = one_of(owner, "activation", self.activation, ("auto", *ACTIVATIONS))
+        scale = positive(owner, "scale", self.scale)
+        verbose = whole(owner, "verbose", int(self.verbose), least=0)
+        solver = solver_of(owner, self.solver)
+        if activation == "auto":
+            # A solver that meets the whole loss at once needs bounded neurons.
+            activation = self._activation if solver.turns_on_loss else "tanh"
+        self._inputs = Standardiser.of(rows.X, rows.weights)
+
+        def features(X: np.ndarray) -> Neurons:
+            return Neurons(
+                X, activation, bias=True, output_weight=True, outputs=outputs, scale=scale
+            )
+
+        def say(line: str) -> None:
+            if verbose:
+                print(f"[{owner}] {line}", flush=True)
+
+        return Trainer(
+            WeightedRows(self._scaled(rows.X), rows.y, rows.weights),
+            features,
+            loss,
+            solver,
+            particles,
+            hottest=scale**2 / HOTTEST,
+            seed=new_seed(self.random_state),
+            stratify=stratify,
+            progress=verbose > 1,
+            say=say,
+        )
 
     def _derive(self) -> None:
         self.duality_gap_ = verified_bound(self.certificate_)

@@ -47,9 +47,18 @@ def verified_bound(certificate: Certificate | None) -> float:
 
 
 def verdict_warning(
-    owner: str, certificate: Certificate | None, solution: Solution, tol: float, max_iter: int
+    owner: str,
+    certificate: Certificate | None,
+    solution: Solution,
+    tol: float,
+    max_iter: int,
+    *,
+    stacklevel: int = 3,
 ) -> None:
-    """Warn about a fit that is not certified to `tol`, and say what would help."""
+    """Warn about a fit that is not certified to `tol`, and say what would help.
+
+    `stacklevel` counts the calls up to the user's line: this function, `fit`, and what is between.
+    """
     if certificate is None:
         message = "was interrupted: its last state is kept, without a certificate."
     elif solution.status == "diverged":
@@ -69,4 +78,4 @@ def verdict_warning(
         )
     else:
         return
-    warnings.warn(f"{owner} {message}", ConvergenceWarning, stacklevel=3)
+    warnings.warn(f"{owner} {message}", ConvergenceWarning, stacklevel=stacklevel)

@@ -10,32 +10,26 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..base.arguments import invalid, real_array, seed_number, whole
-from ..base.compilation import compiled, traced
+from ..base.compilation import traced
 from ..measures.gap import bregman_gap, fenchel_young_gap, rowwise_square
-from ..measures.gibbs import Gibbs
-from ..measures.weights import effective_number, systematic_indices
-from ..methods.samplers.langevin import metropolis_moves
-from ..methods.smc import JUMPS, PATH, STEPS, Islands, follow
+from ..measures.weights import effective_number
+from ..methods.smc import JUMPS, PATH, STEPS
 from ..problems.features.base import Moments, Particles
 from ..problems.losses.base import row_dot
 from ..problems.problem import FiniteSum
 from ..runs.solution import Solution
 from .certificate import Certificate
+from .evidence import Evidence, gather, own_cloud
 from .partition import REPLICATES, log_partition
 
 SIZE, BUDGET = 500, 200
 """Particles per island, and gradient passes at the target, unless the caller says otherwise."""
-STAGES = 50
-"""Maximum number of stages on one edge of the path."""
-OWN = 512
-"""Number of draws that represent the run's cloud if its weights are very uneven."""
 DISAGREEMENT = 16.0
 """Ratio of a squared distance to its Monte-Carlo expectation above which clouds disagree.
 
@@ -96,15 +90,6 @@ def _checked_path(solution: Solution, path: object) -> Array:
     return vectors
 
 
-def own_cloud(particles: Particles, weights: Float[Array, "m"]) -> Float[Array, "own d"]:
-    """The run's cloud, or draws by its weights if it is large and the weights are very uneven."""
-    shares = np.maximum(np.asarray(weights, np.float64), 0)
-    shares = shares / shares.sum()
-    if len(shares) <= OWN or effective_number(shares) > len(shares) / 2:
-        return particles
-    return jnp.asarray(np.asarray(particles)[systematic_indices(shares, OWN, offset=0.5)])
-
-
 class Dual(NamedTuple):
     """A dual vector to certify."""
 
@@ -139,73 +124,8 @@ def certify_dual(
     key = jax.random.fold_in(jax.random.key(seed), STREAM)
     snapshots = max(1, -(-budget // (STEPS + JUMPS + 1)))
     count = jnp.asarray(snapshots, jnp.int32)  # an array: another budget does not compile again
-    evidence = _gather(traced(problem), key, dual.path, own, count, islands=REPLICATES, size=size)
+    evidence = gather(traced(problem), key, dual.path, own, count, islands=REPLICATES, size=size)
     return _judge(problem, key, dual, evidence, size, own.shape[0])
-
-
-class Evidence(eqx.Module):
-    """Estimates of E_q[h] by the islands and by the run's own cloud."""
-
-    islands: Islands
-    island_moments: Float[Array, "b n *c"]
-    within: Float[Array, "n *cc"]
-    """Covariance of h under q_g, over all islands."""
-    own_moments: Moments
-    own_spread: Float[Array, "n *cc"]
-
-
-@compiled
-def _gather(
-    problem: FiniteSum,
-    key: PRNGKeyArray,
-    path: Float[Array, "k n *c"],
-    own: Particles,
-    snapshots: Int[Array, ""],
-    *,
-    islands: int,
-    size: int,
-) -> Evidence:
-    """Lead islands along the path, average their moments at its end, move the run's own cloud."""
-    walk_key, stay_key, own_key = jax.random.split(key, 3)
-    state = follow(
-        problem, walk_key, path, islands=islands, particles=size, steps=STEPS, jumps=JUMPS,
-        stages=STAGES,
-    )  # fmt: skip
-    gibbs = Gibbs(problem, path[-1])
-
-    def snapshot(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        """One batch of moves of all islands, whose moments then enter the average."""
-        particles, total, pulls = carry
-        walkers, _, moved = metropolis_moves(
-            jax.random.fold_in(stay_key, index),
-            gibbs,
-            particles.reshape(-1, problem.dim),
-            state.adaptation,
-            steps=STEPS,
-            jumps=JUMPS,
-            leaps=1,
-            islands=islands,
-            adapt=False,
-        )
-        particles = walkers.particles.reshape(particles.shape)
-        seen = jax.lax.map(problem.features.average, particles)
-        return particles, total + seen, pulls + moved.pulls
-
-    zero = jnp.zeros((islands, *problem.features.shape), problem.dtype)
-    begin = (state.particles, zero, state.pulls)
-    particles, total, pulls = jax.lax.fori_loop(0, snapshots, snapshot, begin)
-    _, within = problem.features.mean_and_covariance(particles.reshape(-1, problem.dim))
-
-    # The run's own cloud is moved on with the islands' step size: particles that had not moved yet
-    # would otherwise reproduce the moments they started from.
-    own = own.astype(problem.dtype)
-    walkers, _, _ = metropolis_moves(
-        jax.random.fold_in(own_key, 0), gibbs, own, state.adaptation, steps=4 * STEPS, adapt=False
-    )
-    own_moments, own_spread = problem.features.mean_and_covariance(walkers.particles)
-    state = state._replace(particles=particles, pulls=pulls)
-    moments = total / snapshots.astype(problem.dtype)
-    return Evidence(state, moments, within, own_moments, own_spread)
 
 
 def _judge(

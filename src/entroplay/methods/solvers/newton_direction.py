@@ -15,6 +15,8 @@ where r is the right-hand side above and CW(v) = Cov_q(h) W v.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -53,7 +55,8 @@ def newton_direction(
     slope = problem.slope(moments)
     change = (new_beta - beta) / problem.temperature
     turning = change * covariance_product(problem, cloud, slope, members)
-    direction, count = _solve(problem, cloud, moments, mean - moments - turning, new_beta, members)
+    system = System(problem, cloud, moments, new_beta, members)
+    direction, count = system.solve(mean - moments - turning)
     return direction, count + 2
 
 
@@ -86,19 +89,76 @@ def crossed_direction(
     )
 
 
-def _solve(
-    problem: FiniteSum,
-    cloud: SeenCloud,
-    moments: Moments,
-    right: Moments,
-    beta: Array,
-    members: Array,
-) -> tuple[Moments, Array]:
-    """D with (I + beta J) D = r, and the number of products it took."""
-    width = moments.size
-    if width <= DIRECT or (cloud.matrix is None and width <= DIRECT_WITHOUT_MATRIX):
-        return _solve_directly(problem, cloud, moments, right, beta, members)
-    return _solve_by_conjugate_gradients(problem, cloud, moments, right, beta, members)
+class System(NamedTuple):
+    """(I + beta J) D = r at the moments H, with the covariance of the particles in `members`."""
+
+    problem: FiniteSum
+    cloud: SeenCloud
+    moments: Moments
+    beta: Array
+    members: Array
+
+    def solve(self, right: Moments) -> tuple[Moments, Array]:
+        """D for the right-hand side r, and the number of products it took."""
+        width = self.moments.size
+        few = DIRECT if self.cloud.matrix is not None else DIRECT_WITHOUT_MATRIX
+        return self._directly(right) if width <= few else self._by_conjugate_gradients(right)
+
+    @property
+    def root(self) -> Array:
+        """R with R R' = loss''(H), row by row."""
+        return self.problem.loss.curvature_root(self.moments)
+
+    @property
+    def strength(self) -> Array:
+        """beta / temperature, which multiplies the covariance."""
+        return self.beta / self.problem.temperature
+
+    def _directly(self, right: Moments) -> tuple[Moments, Array]:
+        """The solution for few rows, by the matrix itself, in one or two passes.
+
+        In the unknown y = sqrt(w) x the matrix is I + strength K, with
+        K = sqrt(w) R' Cov R sqrt(w). It is symmetric and at least the identity, so its Cholesky
+        factor exists.
+        """
+        root, shape = self.root, self.moments.shape
+        scale = per_row(jnp.sqrt(self.problem.weights), self.moments)
+        covariance = self.cloud.covariance_matrix(self.members)
+
+        def half(columns: Array) -> Array:
+            """sqrt(w) R' applied to each column."""
+            return jax.vmap(
+                lambda c: (scale * _times_transpose(root, c.reshape(shape))).ravel(), 1, 1
+            )(columns)
+
+        identity = jnp.eye(covariance.shape[0], dtype=covariance.dtype)
+        # Cov is symmetric: two applications of `half` make K.
+        factor = jax.scipy.linalg.cho_factor(identity + self.strength * half(half(covariance).T))
+        y = jax.scipy.linalg.cho_solve(factor, (scale * _times_transpose(root, right)).ravel())
+        # W R x = sqrt(w) R y.
+        image = covariance @ (scale * _times(root, y.reshape(shape))).ravel()
+        return right - self.strength * image.reshape(shape), jnp.ones((), jnp.int32)
+
+    def _by_conjugate_gradients(self, right: Moments) -> tuple[Moments, Array]:
+        """The solution for many rows, by products only.
+
+        The operator is self-adjoint in the inner product sum_i w_i <x_i, y_i>.
+        """
+        root, strength = self.root, self.strength
+
+        def image(x: Moments) -> Moments:
+            """CW(R x)."""
+            return covariance_product(self.problem, self.cloud, _times(root, x), self.members)
+
+        x, count = conjugate_gradients(
+            lambda x: x + strength * _times_transpose(root, image(x)),
+            _times_transpose(root, right),
+            self.problem.weights,
+            iterations=CG_ITERATIONS,
+            tolerance=CG_TOLERANCE,
+            of_solution=True,
+        )
+        return right - strength * image(x), count
 
 
 def _times(root: Array, x: Moments) -> Moments:
@@ -109,64 +169,3 @@ def _times(root: Array, x: Moments) -> Moments:
 def _times_transpose(root: Array, x: Moments) -> Moments:
     """R' x, row by row."""
     return root * x if x.ndim == 1 else jnp.einsum("nkl,nk->nl", root, x)
-
-
-def _solve_directly(
-    problem: FiniteSum,
-    cloud: SeenCloud,
-    moments: Moments,
-    right: Moments,
-    beta: Array,
-    members: Array,
-) -> tuple[Moments, Array]:
-    """The solution for few rows, by the matrix itself, in one or two passes.
-
-    In the unknown y = sqrt(w) x the matrix is I + strength K, with K = sqrt(w) R' Cov R sqrt(w).
-    It is symmetric and at least the identity, so its Cholesky factor exists.
-    """
-    root, strength = problem.loss.curvature_root(moments), beta / problem.temperature
-    scale = per_row(jnp.sqrt(problem.weights), moments)
-    covariance = cloud.covariance_matrix(members)
-
-    def half(columns: Array) -> Array:
-        """sqrt(w) R' applied to each column."""
-        return jax.vmap(
-            lambda c: (scale * _times_transpose(root, c.reshape(moments.shape))).ravel(), 1, 1
-        )(columns)
-
-    identity = jnp.eye(covariance.shape[0], dtype=covariance.dtype)
-    # Cov is symmetric: two applications of `half` make K.
-    factor = jax.scipy.linalg.cho_factor(identity + strength * half(half(covariance).T))
-    y = jax.scipy.linalg.cho_solve(factor, (scale * _times_transpose(root, right)).ravel())
-    # W R x = sqrt(w) R y.
-    image = covariance @ (scale * _times(root, y.reshape(moments.shape))).ravel()
-    return right - strength * image.reshape(moments.shape), jnp.ones((), jnp.int32)
-
-
-def _solve_by_conjugate_gradients(
-    problem: FiniteSum,
-    cloud: SeenCloud,
-    moments: Moments,
-    right: Moments,
-    beta: Array,
-    members: Array,
-) -> tuple[Moments, Array]:
-    """The solution for many rows, by products only.
-
-    The operator is self-adjoint in the inner product sum_i w_i <x_i, y_i>.
-    """
-    root, strength = problem.loss.curvature_root(moments), beta / problem.temperature
-
-    def operator(x: Moments) -> Moments:
-        image = covariance_product(problem, cloud, _times(root, x), members)
-        return x + strength * _times_transpose(root, image)
-
-    x, count = conjugate_gradients(
-        operator,
-        _times_transpose(root, right),
-        problem.weights,
-        iterations=CG_ITERATIONS,
-        tolerance=CG_TOLERANCE,
-        of_solution=True,
-    )
-    return right - strength * covariance_product(problem, cloud, _times(root, x), members), count
