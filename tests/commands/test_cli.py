@@ -1,77 +1,28 @@
-"""The command line as a user meets it: output, files, exit codes."""
+"""The command line as a whole: options, output, exit codes, and a quick start."""
 
 import argparse
 import importlib
-import json
+import resource
 import subprocess
 import sys
 
 import pytest
-from problems.cases import squared
 
-import entroplay as ep
 from entroplay import commands as cli
-from entroplay.commands import comparison, demo, main, options
+from entroplay.commands import demo, main, options
 from entroplay.painting import paint as painter
 
 HEAVY = ("jax", "numpy", "equinox", "matplotlib", "sklearn", "PIL")
-SMALL = ["demo", "--particles", "30", "--iterations", "12"]
-
-
-@pytest.fixture
-def two_methods(monkeypatch):
-    """The demo with its first and its last method, one certificate each, and a small problem."""
-    everything = comparison._methods
-
-    def few(full):
-        methods = everything(full)
-        return {
-            name: (methods[name][0], methods[name][1][-1:])
-            for name in ("Algorithm 2 (paper)", "NewtonEFP")
-        }
-
-    monkeypatch.setattr(comparison, "_methods", few)
-    monkeypatch.setattr(comparison, "paper_network", lambda: squared(d=2))
-
-
-@pytest.mark.slow
-def test_the_whole_demo_runs(tmp_path):
-    assert main([*SMALL, "--out", str(tmp_path)]) == 0
-    assert len(json.loads((tmp_path / "summary.json").read_text())["methods"]) == 4
-
-
-@pytest.mark.usefixtures("two_methods")
-def test_the_demo_leaves_a_table_a_picture_and_a_summary(tmp_path, capsys):
-    """With --json the summary is all that goes to stdout; the table goes to stderr."""
-    assert main([*SMALL, "--out", str(tmp_path), "--json", "--seed", "3"]) == 0
-    captured = capsys.readouterr()
-    for word in (
-        "method",
-        "iterations",
-        "pulls",
-        "seconds",
-        "loss",
-        "own gap",
-        "certified bound",
-        "Algorithm 2",
-        "NewtonEFP",
-    ):
-        assert word in captured.err
-    summary = json.loads(captured.out)
-    assert summary == json.loads((tmp_path / "summary.json").read_text())
-    assert (summary["status"], summary["seed"]) == ("done", 3)
-    assert summary["files"] == [str(tmp_path / "convergence.png"), str(tmp_path / "summary.json")]
-    row = summary["methods"]["Algorithm 2 (paper)"]
-    assert (row["iterations"], row["pulls"], row["passes"]) == (12, 120, 132)
-    assert all(method["bound"] > 0 for method in summary["methods"].values())
-    assert (tmp_path / "convergence.png").read_bytes().startswith(b"\x89PNG")
+"""Libraries that take long to import."""
+MOST_SECONDS = 1.0
+"""Maximum CPU time of a help text or a usage error; about 0.07 is usual."""
 
 
 @pytest.mark.parametrize(
     ("options", "out", "err"),
     [([], "words\n", ""), (["--quiet"], "", ""), (["--json"], "{}\n", "words\n")],
 )
-def test_who_hears_what(options, out, err, monkeypatch, capsys):
+def test_where_words_and_summaries_go(options, out, err, monkeypatch, capsys):
     words = demo.COMMAND._replace(run=lambda options, say: say("words") or {})
     monkeypatch.setattr(demo, "COMMAND", words)
     assert main(["demo", *options]) == 0
@@ -102,36 +53,6 @@ def test_wrong_usage_exits_with_2(arguments, word, capsys):
     assert error.count("\n") == 1
 
 
-def test_a_failure_exits_with_1_and_says_why(tmp_path, capsys):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    assert main([*SMALL, "--out", str(blocked / "folder")]) == 1
-    assert "entroplay demo:" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("two_methods")
-def test_interruption_exits_with_130_and_keeps_what_was_done(tmp_path, monkeypatch):
-    """Ctrl-C while the second method runs. (test_paint.py sends a real signal to a process.)"""
-    solve = comparison.solve
-
-    def interrupt(report):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(
-        comparison,
-        "solve",
-        lambda p, solver, **k: solve(
-            p, solver, **k, callback=interrupt if isinstance(solver, ep.NewtonEFP) else None
-        ),
-    )
-    assert main([*SMALL, "--out", str(tmp_path)]) == 130
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["status"] == "interrupted"
-    assert summary["methods"]["Algorithm 2 (paper)"]["iterations"] == 12
-    assert (tmp_path / "convergence.png").exists()
-
-
 def test_the_version_is_told(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
@@ -139,18 +60,20 @@ def test_the_version_is_told(capsys):
     assert capsys.readouterr().out.startswith("entroplay ")
 
 
-def imported_by(*arguments):
-    """The exit code of a command in a new process, and the modules that it has imported."""
+def fresh(*arguments):
+    """Run a command in a new process: its exit code, its imported modules, its CPU time."""
     script = (
-        "import sys\nfrom entroplay.commands import main\ncode = 0\n"
-        "try:\n    main(sys.argv[1:])\nexcept SystemExit as end:\n    code = end.code\n"
+        "import sys\nfrom entroplay.commands import run\ncode = None\n"
+        "try:\n    run()\nexcept SystemExit as end:\n    code = end.code\n"
         "print(code, *sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
-    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     code, *modules = done.stderr.splitlines()[-1].split()
-    return int(code), set(modules)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return int(code), set(modules), seconds
 
 
 @pytest.mark.parametrize(
@@ -162,13 +85,14 @@ def imported_by(*arguments):
         (["fly"], 2),
     ],
 )
-def test_help_and_usage_errors_import_nothing_heavy(arguments, code):
-    """And of the commands only the one that was asked for."""
-    ended, modules = imported_by(*arguments)
+def test_help_and_usage_errors_appear_at_once(arguments, code):
+    """They import nothing heavy, and of the commands only the one that was asked for."""
+    ended, modules, seconds = fresh(*arguments)
     assert ended == code
     assert not modules.intersection(HEAVY)
     named = {name for name in cli.COMMANDS if f"entroplay.commands.{name}" in modules}
     assert named == {arguments[0]}.intersection(cli.COMMANDS)
+    assert seconds < MOST_SECONDS
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

@@ -15,7 +15,7 @@ from entroplay.measures.calibration import calibrated_weights
 @pytest.mark.parametrize(("kept", "direct"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("name", list(ALL))
 def test_weights_are_the_ridge_regression_in_closed_form(name, kept, direct, monkeypatch):
-    """min sum_i w_i |A_i' u - H_i|^2 + ridge |u - 1/m|^2 subject to sum u = 1, by NumPy's linear algebra."""
+    """min sum_i w_i |A_i' u - H_i|^2 + ridge |u - 1/m|^2 subject to sum u = 1, by NumPy."""
     if not kept:
         monkeypatch.setattr(cloud, "MATRIX_ELEMENTS", 0)
     monkeypatch.setattr(calibration, "RIDGE", 1e-3)
@@ -64,8 +64,9 @@ def test_calibrated_predictions_of_friedman1_are_ten_times_closer_to_those_of_50
     small = ep.solve(problem, particles=1000, iterations=100)
     large = ep.solve(problem, particles=50_000, iterations=30, seed=5)
     assert large.history["beta"][-1] == 1
-    # The large run's own calibrated prediction: six runs of 1,000 particles agree with it to 1e-4 in their mean, while its plain
-    # mean is off by 3e-3, since J is about 1e4 here: the cloud magnifies the smallest error of the moments.
+    # The calibrated prediction of the large run: the mean of six runs of 1,000 particles agrees
+    # with it to 1e-4. Its plain mean is off by 3e-3, since J is about 1e4 here: the cloud magnifies
+    # the smallest error of the moments.
     reference = np.asarray(large.predict(X[600:]))
     plain = np.asarray(features.at(X[600:]).average(small.particles))
     weighted = np.asarray(small.predict(X[600:]))

@@ -1,4 +1,4 @@
-"""Solvers and samplers as parameters of tests: a new one is one line here."""
+"""All solvers and samplers as parameters of tests: a new one is one line here."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ SOLVERS = {
     "PDA": lambda: ep.PDA(ep.MALA(steps=3)),
     "PSDCA": lambda: ep.PSDCA(ep.MALA(steps=3), batch=5, half_range=3.0),
 }
-"""All six methods, with few moves: for tests of the contract. Tests that use the same sizes share what is compiled."""
+"""All solvers, with few moves, for tests of the contract.
+
+Tests that use the same numbers of particles and rows share compiled programs.
+"""
 
 
 def solvers(*always):
-    """All six as parameters of a test, those not named here in `make test-all` only: each takes seconds to compile."""
+    """All solvers as parameters of a test.
+
+    Those that are not named here run in `make test-all` only: each takes seconds to compile.
+    """
     return [
         pytest.param(name, marks=() if name in always else pytest.mark.slow) for name in SOLVERS
     ]
@@ -28,4 +34,4 @@ SAMPLERS = {
     "ULA": lambda **options: ep.ULA(**{"step_size": 0.1, **options}),
     "MALA": lambda **options: ep.MALA(**options),
 }
-"""All samplers, from their options."""
+"""All samplers, as functions of options. `steps` and `fresh` are options of every sampler."""

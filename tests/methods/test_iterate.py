@@ -13,31 +13,6 @@ import entroplay as ep
 RATE, ITERATIONS, M = 0.1, 15, 4000
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_the_entropy_of_a_gaussian(d):
-    """Bias at 4000 points: below 0.02 for d <= 2, and -0.05 for d = 5 (the page on the iterate has the table). Standard error
-    sqrt((Var log p + psi'(k))/m), Var log p = d/2."""
-    scale = np.linspace(1, 2, d)
-    draws = np.random.default_rng(0).normal(size=(M, d)) * scale
-    truth = d / 2 * np.log(2 * np.pi * np.e) + np.log(scale).sum()
-    error = np.sqrt((d / 2 + polygamma(1, 3)) / M)
-    assert abs(ep.knn_entropy(draws) - truth) < 3 * error + (0.01 if d <= 2 else 0.07)
-
-
-def test_entropy_obeys_shifts_and_scales():
-    draws = np.random.default_rng(1).normal(size=(500, 3))
-    base = ep.knn_entropy(draws)
-    assert ep.knn_entropy(2 * draws + 5) == pytest.approx(base + 3 * np.log(2), abs=1e-9)
-
-
-def test_entropy_refuses_copies_and_too_few_particles():
-    copies = np.repeat(np.random.default_rng(2).normal(size=(50, 2)), 4, axis=0)
-    with pytest.raises(ValueError, match="'particles' parameter of knn_entropy must be distinct"):
-        ep.knn_entropy(copies)
-    with pytest.raises(ValueError, match="'neighbours'"):
-        ep.knn_entropy(np.eye(3), neighbours=3)
-
-
 @pytest.mark.parametrize("solver", [ep.EFP, pytest.param(ep.NaiveEFP, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("problem", [lambda: squared(d=1), lambda: logistic(d=2)])
 def test_the_iterates_moments_are_the_solutions(solver, problem):
@@ -106,16 +81,3 @@ def test_who_has_an_iterate():
     np.testing.assert_array_equal(seen[-1], mfld.particles)
     for name in ("NewtonEFP", "PDA", "PSDCA"):
         assert ep.solve(problem, SOLVERS[name](), particles=32, iterations=2).iterate is None
-
-
-def test_the_objective_of_a_gaussian_cloud():
-    """Features that vanish and targets zero: L(mu) = l2 E|theta|^2 - temperature entropy."""
-    features = ep.FunctionFeatures(lambda theta, x: 0.0 * theta[0] * x, [1.0, 2.0], dim=2)
-    problem = ep.FiniteSum(features, ep.Squared([0.0, 0.0]), temperature=0.3, l2=[0.1, 0.4])
-    cloud = problem.prior(jax.random.key(0), M)
-    penalty = float(jnp.mean(0.1 * cloud[:, 0] ** 2 + 0.4 * cloud[:, 1] ** 2))
-    assert ep.objective(problem, cloud) == pytest.approx(
-        penalty - 0.3 * ep.knn_entropy(cloud), rel=1e-6
-    )
-    with pytest.raises(ValueError, match="'particles' parameter of objective"):
-        ep.objective(problem, cloud[:, :1])

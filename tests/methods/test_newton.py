@@ -141,24 +141,6 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
                 )
 
 
-def test_conjugate_gradients_solve():
-    with jax.enable_x64(True):
-        rng = np.random.default_rng(0)
-        weights, A = rng.uniform(0.5, 2, 20), rng.normal(size=(20, 20))
-        # Self-adjoint in the weighted inner product: W^{-1} times a symmetric matrix.
-        M = np.diag(1 / weights) @ (A @ A.T + np.eye(20))
-        b = rng.normal(size=20)
-        x, count = conjugate_gradients(
-            lambda v: jnp.asarray(M) @ v,
-            jnp.asarray(b),
-            jnp.asarray(weights),
-            iterations=200,
-            tolerance=1e-12,
-        )
-        np.testing.assert_allclose(M @ np.asarray(x), b, rtol=1e-7, atol=1e-8)
-        assert 5 < int(count) <= 200
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -245,24 +227,3 @@ def test_the_automatic_rate_stays_below_the_stability_limit_where_a_fixed_one_do
     )
     assert true_gap(auto) < 1e-3
     assert true_gap(fixed) > 20 * true_gap(auto)
-
-
-def test_a_direction_is_solved_for_relative_to_itself():
-    """A matrix above the identity: |x - exact| <= |residual| <= 0.01 |x|. Relative to a right-hand side that the matrix makes
-    shorter by orders of magnitude, the same tolerance leaves an answer that is wrong altogether."""
-    rng = np.random.default_rng(0)
-    with jax.enable_x64(True):
-        axes = np.linalg.qr(rng.normal(size=(40, 40)))[0]
-        matrix = jnp.asarray((axes * np.geomspace(1, 1e4, 40)) @ axes.T)
-        right = jnp.asarray(
-            axes @ np.geomspace(1, 1e4, 40) ** 0.9
-        )  # stiff directions make up most of it
-        exact, ones = np.linalg.solve(matrix, right), jnp.ones(40)
-        errors = []
-        for of_solution in (True, False):
-            x, _ = conjugate_gradients(
-                lambda v: matrix @ v, right, ones, iterations=300, tolerance=0.01, of_solution=of_solution
-            )  # fmt: skip
-            errors.append(np.linalg.norm(x - exact) / np.linalg.norm(x))
-    assert errors[0] <= 0.01
-    assert errors[1] > 0.3

@@ -138,32 +138,6 @@ def _blackjax(blackjax, systematic, problem, dual, seed):
     return total
 
 
-def test_systematic_resampling_is_unbiased_and_takes_floor_or_ceil():
-    weights = np.array([0.05, 0.3, 0.25, 0.0, 0.4])
-    counts = np.zeros(5)
-    for seed in range(200):
-        chosen = np.asarray(
-            systematic(
-                jax.random.key(seed),
-                jnp.log(jnp.asarray(np.tile(weights, 2) / 2 + 1e-30, jnp.float32)),
-            )
-        )
-        hits = np.bincount(chosen, minlength=10)
-        expected = np.tile(weights, 2) / 2 * 10
-        assert (np.abs(hits - expected) <= 1 + 1e-4).all()
-        counts += hits.reshape(2, 5).sum(axis=0)
-    # 200 draws of a count with variance at most 1/4: standard error below 0.04 of each mean.
-    np.testing.assert_allclose(counts / 200, 10 * weights, atol=4 * 0.05)
-
-
-def test_the_largest_step_keeps_half_of_the_effective_sample_size():
-    decrease = jnp.asarray(np.random.default_rng(0).normal(size=(3, 400)) * 5, jnp.float32)
-    s = largest_step(decrease, jnp.asarray(1.0))
-    shares = np.asarray(effective_sample_size(-s * decrease)) / 400
-    assert shares.min() == pytest.approx(0.5, abs=1e-3)
-    assert float(largest_step(decrease / 1e3, jnp.asarray(1.0))) == 1
-
-
 @pytest.mark.parametrize(("move", "times"), [(jump, 400), (leap, 100)])
 def test_jumps_and_leaps_leave_the_gibbs_measure_invariant_and_carry_between_modes(move, times):
     """Two narrow modes of masses 0.2 and 0.8, too far apart for Langevin steps: chains started half and half, by such moves

@@ -106,9 +106,6 @@ def test_greyscale_and_backgrounds():
         ({"background": "no such colour"}, "background"),
         ({"size": 0}, "size"),
         ({"seed": -1}, "seed"),
-        ({"start": 3}, "start"),
-        ({"callback": 3}, "callback"),
-        ({"progress": "yes"}, "progress"),
         ({"checkpoint_seconds": 0}, "checkpoint_seconds"),
     ],
 )

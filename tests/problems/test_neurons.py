@@ -21,7 +21,7 @@ MAPS = {
 
 
 def drawn(options, n, p, m, seed=0):
-    """The map, a cloud and a vector in single precision, and the same in double precision."""
+    """A map, a cloud and a vector in single precision, and the same in double precision."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, p)).astype(np.float32)
     features = ep.Neurons(X, **options)
@@ -40,7 +40,8 @@ def called(program):
     return "ffi_call" in str(program)
 
 
-# Less than a step of rows, a step, more than a block; odd numbers of particles, and more than a portion of them.
+# Fewer rows than a step of the kernel, one step, more than a block; odd numbers of particles, and
+# more than a portion of them.
 @pytest.mark.parametrize(("n", "p", "m"), [(3, 1, 1), (32, 4, 2), (131, 5, 37), (300, 9, 6)])
 @pytest.mark.parametrize("options", list(MAPS.values()), ids=list(MAPS))
 def test_sums_and_slopes(options, n, p, m):
@@ -50,13 +51,12 @@ def test_sums_and_slopes(options, n, p, m):
     with jax.enable_x64(True):
         assert not called(jax.make_jaxpr(precise[0].potential_and_pull)(*precise[1:]))
         exact_potential, exact_pull = precise[0].potential_and_pull(*precise[1:])
-        # A term is off by a few units of 6e-8 of scale |v|, besides 6e-8 |w| |x| of its argument; n terms add up to at most this. A
-        # relu's terms are as large as their arguments.
-        size = (
-            1 + np.abs(precise[0].rows).max() * np.abs(precise[1]).sum(axis=1).max()
-            if features.activation == "relu"
-            else 1
-        )
+        # A term is off by a few units of 6e-8 of scale |v|, and its argument by 6e-8 |w| |x|; the
+        # errors of n terms add up to at most this. The terms of relu are as large as their
+        # arguments.
+        size = 1
+        if features.activation == "relu":
+            size += np.abs(precise[0].rows).max() * np.abs(precise[1]).sum(axis=1).max()
         room = 1e-6 * np.abs(vector).sum() * float(features.scale) * size
         np.testing.assert_allclose(potential, exact_potential, rtol=0, atol=room)
         np.testing.assert_allclose(
@@ -76,7 +76,7 @@ def test_a_particle_does_not_notice_the_others():
 
 
 def test_rows_without_weight_count_for_nothing():
-    """Padding changes no bit, up to whole blocks of it."""
+    """Padding changes no bit, not even whole blocks of it."""
     (features, particles, vector), _ = drawn(MAPS["one output"], 128, 4, 8)
     longer = ep.Neurons(np.concatenate([features.rows, np.zeros((200, 4))]), **MAPS["one output"])
     padded = jnp.concatenate([vector, jnp.zeros(200, vector.dtype)])
@@ -88,14 +88,15 @@ def test_rows_without_weight_count_for_nothing():
 
 
 def test_the_activations_everywhere():
-    """One row, one particle per argument: tanh itself, out to where it is one, and what is not a number stays so."""
-    z = np.concatenate([np.linspace(-12, 12, 5001), 10.0 ** np.arange(-12, 4), [0.0]]).astype(
-        np.float32
-    )
+    """One row, and one particle per argument: the potential is the activation itself.
+
+    The arguments go out to where tanh is one; NaN stays NaN.
+    """
+    z = np.concatenate([np.linspace(-12, 12, 5001), 10.0 ** np.arange(-12, 4), [0.0]])
+    z = z.astype(np.float32)
     value = ep.Neurons([[1.0]]).potential(jnp.asarray(z)[:, None], jnp.ones(1))
-    np.testing.assert_allclose(
-        value, np.tanh(z.astype(np.float64)), rtol=4e-7, atol=0
-    )  # six units in the last place
+    # Six units in the last place.
+    np.testing.assert_allclose(value, np.tanh(z.astype(np.float64)), rtol=4e-7, atol=0)
     for activation in ("tanh", "relu"):
         assert np.isnan(
             ep.Neurons([[1.0]], activation).potential(jnp.full((1, 1), jnp.nan), jnp.ones(1))
@@ -104,7 +105,7 @@ def test_the_activations_everywhere():
         jnp.asarray(z)[:, None], jnp.ones(1)
     )
     np.testing.assert_array_equal(positive, np.maximum(z, 0))
-    np.testing.assert_array_equal(pull[:, 0], z > 0)  # as JAX has it at zero, too
+    np.testing.assert_array_equal(pull[:, 0], z > 0)  # zero at zero, as in JAX
 
 
 def test_other_activations_and_places_without_kernels_do_without(monkeypatch):

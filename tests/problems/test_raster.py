@@ -1,4 +1,8 @@
-"""Triangles against polygon clipping, finite differences, their own transpose; the kernels against pure JAX."""
+"""Areas and integrals of triangles over pixels, by the kernels and by their reference in JAX.
+
+They are compared with polygon clipping, with finite differences, with their own transpose and with
+each other.
+"""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -17,7 +21,7 @@ KERNELS = pytest.mark.skipif(native.missing() is not None, reason="no kernels he
 
 
 def triangles(kind, count, rng):
-    """(count, 6) corners in pixels."""
+    """`count` triangles of a kind: (count, 6) corners in pixels."""
     size = np.array([WIDTH, HEIGHT])
     inside = rng.uniform(size=(count, 3, 2)) * size
     match kind:
@@ -69,7 +73,7 @@ IMPLEMENTATIONS = {
 
 
 def clipped_area(corners):
-    """Pixel by pixel, by shapely."""
+    """The area of every pixel that a triangle covers, by shapely."""
     triangle = shapely.Polygon(np.reshape(corners, (3, 2)))
     pixels = [[shapely.box(x, y, x + 1, y + 1) for x in range(WIDTH)] for y in range(HEIGHT)]
     return shapely.area(shapely.intersection(triangle, np.array(pixels)))
@@ -78,7 +82,10 @@ def clipped_area(corners):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_coverage_is_the_clipped_area(implementation, kind):
-    """40 triangles of each kind, value by value: 1e-11 where rounding of clipping itself is 1e-13 (times 50 for huge ones)."""
+    """40 triangles of each kind, value by value.
+
+    The rounding error of clipping itself is 1e-13, and 50 times that for huge triangles.
+    """
     rng = np.random.default_rng(1)
     _, deposit = IMPLEMENTATIONS[implementation]
     with jax.enable_x64(True):
@@ -116,9 +123,11 @@ def difference_quotient(function, corners, step=1e-6):
 )
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_gradients_are_difference_quotients(implementation, kind):
-    """Random corners are almost surely off the grid's lines, where the area has a kink. Central differences of a piecewise
-    cubic function with step 1e-6: an error of 1e-10 by rounding for values of order ten, and none of order h, unless a corner
-    lies within 1e-6 of a grid line, which no seed here does. Huge triangles have gradients 50 times as large.
+    """The gradient of an integral against central differences with a step of 1e-6.
+
+    The integral is piecewise cubic, with kinks where a corner crosses a line of the grid; with
+    these seeds no corner is within 1e-6 of one. For values of order ten, rounding causes an error
+    of 1e-10. Huge triangles have gradients 50 times as large.
     """
     rng = np.random.default_rng(3)
     gather, _ = IMPLEMENTATIONS[implementation]
@@ -136,7 +145,11 @@ def test_gradients_are_difference_quotients(implementation, kind):
 
 
 def test_edges_along_the_axes_have_a_gradient_too():
-    """A box of constant colour: moving the lower edge of a right triangle by e changes its area by e times a half of its length."""
+    """A right triangle in a picture of ones, whose integral is its area.
+
+    A corner that moves by e at right angles to the opposite edge changes the area by e/2 times the
+    length of that edge.
+    """
     with jax.enable_x64(True):
         picture = jnp.ones((HEIGHT, WIDTH, 1))
         corners = jnp.asarray([[2.3, 2.6, 8.3, 2.6, 2.3, 7.6]])
@@ -147,7 +160,7 @@ def test_edges_along_the_axes_have_a_gradient_too():
 
 
 def test_a_collapsed_triangle_can_open():
-    """All on a line: no area, but a corner that leaves the line to its positive side gains area."""
+    """With all corners on a line there is no area, but a corner that leaves the line gains some."""
     with jax.enable_x64(True):
         picture = jnp.ones((HEIGHT, WIDTH, 1))
         corners = jnp.asarray([[2.3, 2.6, 8.3, 2.6, 5.3, 2.6]])
@@ -174,9 +187,11 @@ def test_deposit_is_the_transpose_of_the_integral(channels):
 @KERNELS
 @pytest.mark.parametrize(("channels", "dtype"), [(1, np.float64), (3, np.float64), (3, np.float32)])
 def test_the_kernels_are_the_reference(channels, dtype):
-    """In double precision to rounding. In single precision the kernels still compute in double, the reference does not: its
-    tables sum 13 numbers of order one (error 13 * 6e-8), and coordinates of huge triangles, of order 300, are known to 2e-5
-    only, times edges of up to 13 pixels: 1e-3.
+    """In double precision they agree to rounding.
+
+    In single precision the kernels still compute in double, but the reference does not. Its tables
+    sum 13 numbers of order one (error 13 * 6e-8). Coordinates of huge triangles, of order 300, are
+    known to only 2e-5, which edges of up to 13 pixels multiply: 1e-3.
     """
     rng = np.random.default_rng(5)
     corners = np.concatenate([triangles(kind, 30, rng) for kind in KINDS])
@@ -220,8 +235,10 @@ def test_the_kernels_are_the_reference(channels, dtype):
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_layers_are_what_a_viewer_shows_and_know_their_slopes(implementation, channels):
-    """The picture against layer after layer of clipped areas, rounded and not; the gradient against difference quotients, whose
-    own error is of order step^2 = 1e-10 and rounding / step = 1e-10 of the distance, a number of order 50.
+    """The picture against clipped areas laid one after the other, rounded to 8 bits and not.
+
+    The gradient is compared with difference quotients. Their own error is of order step^2 = 1e-10
+    and rounding / step = 1e-10 of the distance, a number of order 50.
     """
     rng = np.random.default_rng(6)
     corners = np.concatenate([triangles(kind, 2, rng) for kind in KINDS])
@@ -270,31 +287,28 @@ def test_layers_are_what_a_viewer_shows_and_know_their_slopes(implementation, ch
 
 @KERNELS
 def test_single_precision_keeps_its_digits():
-    """Where edges cross many rows, single precision takes another way through the kernel, by differences of sums. Held against
-    double precision at the same corners, a picture of 200 x 230 pixels: the result is rounded to 6e-8 of itself, and differences
-    of SS (up to 230^2 / 2 of order one, rounded to 1e-16 of that) over pieces of 0.02 pixels lose less than 1e-7. What is left
-    is that of values and gradients near zero: 1e-6 of their typical size.
+    """Single against double precision at the same corners, in a picture of 200 x 230 pixels.
+
+    Where edges cross many rows, the kernel takes another way in single precision, by differences of
+    sums. The result is rounded to 6e-8 of itself. Differences of SS (up to 230^2 / 2 of order one,
+    rounded to 1e-16 of that) over pieces of 0.02 pixels lose less than 1e-7. What remains is the
+    error of values and gradients near zero: 1e-6 of their typical size.
     """
     rng = np.random.default_rng(9)
     scale = np.tile([230 / WIDTH, 200 / HEIGHT], 3)
     corners = np.concatenate([triangles(kind, 60, rng) for kind in KINDS if kind != "huge"]) * scale
-    corners = np.concatenate([corners, corners * [1, 1, 1e-3, 1, 1e-3, 1]]).astype(
-        np.float32
-    )  # nearly vertical ones too
-    colours, picture = (
-        rng.normal(size=(len(corners), 3)).astype(np.float32),
-        rng.normal(size=(200, 230, 3)).astype(np.float32),
-    )
-    single = [
-        np.asarray(x) for x in raster.gather(*(jnp.asarray(a) for a in (corners, colours, picture)))
-    ]
+    nearly_vertical = corners * [1, 1, 1e-3, 1, 1e-3, 1]
+    corners = np.concatenate([corners, nearly_vertical]).astype(np.float32)
+    colours = rng.normal(size=(len(corners), 3)).astype(np.float32)
+    picture = rng.normal(size=(200, 230, 3)).astype(np.float32)
+
+    def gathered(dtype):
+        arguments = (jnp.asarray(a, dtype) for a in (corners, colours, picture))
+        return [np.asarray(x) for x in raster.gather(*arguments)]
+
+    single = gathered(jnp.float32)
     with jax.enable_x64(True):
-        double = [
-            np.asarray(x)
-            for x in raster.gather(
-                *(jnp.asarray(a, jnp.float64) for a in (corners, colours, picture))
-            )
-        ]
+        double = gathered(jnp.float64)
     for rounded, exact in zip(single, double, strict=True):
         np.testing.assert_allclose(
             rounded, exact, rtol=1e-6, atol=1e-6 * np.sqrt(np.mean(exact**2))
@@ -312,7 +326,10 @@ coordinates = st.one_of(
 @hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
 @hypothesis.given(corners=st.lists(coordinates, min_size=6, max_size=6))
 def test_whatever_the_corners_kernel_reference_and_transpose_agree(corners):
-    """Also where corners lie on grid lines, edges coincide, or all is far away. Of 1e6 pixels double precision keeps 1e-10."""
+    """Corners may lie on grid lines, edges may coincide, and all may be far away.
+
+    Double precision knows a coordinate of 1e6 pixels to 1e-10.
+    """
     rng = np.random.default_rng(6)
     with jax.enable_x64(True):
         corners, colours = jnp.asarray([corners], jnp.float64), jnp.ones((1, 1))

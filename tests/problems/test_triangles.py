@@ -14,7 +14,7 @@ import entroplay as ep
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("colour", ["linear", "tanh"])
 def test_the_feature_map_keeps_its_laws(colour, channels):
-    """`values` entry by entry against the fast operations, and `pull` as the derivative of `potential`."""
+    """The fast operations against `values`, and `pull` as the derivative of `potential`."""
     rng = np.random.default_rng(7)
     with jax.enable_x64(True):
         features = ep.Triangles((11, 13), channels=channels, scale=2.0, spread=1.3, colour=colour)
@@ -47,7 +47,10 @@ def test_the_feature_map_keeps_its_laws(colour, channels):
 
 
 def test_a_picture_means_the_same_at_every_resolution():
-    """Averages over blocks of pixels of the larger picture are the smaller one: exact coverage commutes with shrinking."""
+    """Averages over blocks of a larger picture's pixels are the smaller picture.
+
+    Exact coverage commutes with shrinking.
+    """
     rng = np.random.default_rng(8)
     small = ep.Triangles((20, 30))
     particles = jnp.asarray(0.3 * rng.normal(size=(50, 9)), jnp.float32)
@@ -58,7 +61,7 @@ def test_a_picture_means_the_same_at_every_resolution():
 
 @pytest.mark.parametrize("solver", [ep.MFLD(0.02), ep.EFP(0.1, ep.ULA(step_size=0.02, steps=5))])
 def test_solvers_take_triangles_like_any_other_features(solver):
-    """The picture comes closer: a white square on black."""
+    """The target is a white square on black: a quarter of its variance is left at most."""
     target = np.zeros((16, 16, 1))
     target[4:12, 4:12] = 1
     features = ep.Triangles((16, 16), channels=1, scale=5.0)

@@ -1,4 +1,4 @@
-"""The container: damage is found, and a file on disk is always whole, the old one or the new one."""
+"""The container: damage is found, and a file on disk is always whole, the old or the new one."""
 
 import os
 import random

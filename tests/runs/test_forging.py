@@ -1,4 +1,4 @@
-"""Hostile files: with a right digest and wrong content they are refused, and nothing is executed."""
+"""Hostile files: a right digest does not help, wrong content is refused and never executed."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Fingerprints: equal exactly for equal runs, in every process; any edited function changes them."""
+"""Fingerprints: equal exactly for equal runs, in every process; an edited function changes them."""
 
 import functools
 import os

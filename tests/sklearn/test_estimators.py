@@ -15,7 +15,6 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import entroplay as ep
-from entroplay.measures.cloud import SeenCloud
 from entroplay.problems.datasets.real import load
 from entroplay.sklearn import MeanFieldClassifier, MeanFieldDensity, MeanFieldRegressor
 from entroplay.sklearn.bandwidth import log_density
@@ -201,30 +200,6 @@ def test_a_hotter_solution_is_one_of_a_fraction_of_the_loss():
     assert _colder(hot, ep.solve(cold, particles=64, iterations=1)) is None
     other_prior = ep.FiniteSum(ep.Neurons(X), ep.Squared(Y), temperature=0.12, l2=0.05)
     assert _colder(other_prior, start) is None
-
-
-def test_factors_give_the_moments_of_the_whole_array():
-    with jax.enable_x64(True):
-        features = ep.Neurons(X[:12], bias=True, output_weight=True, outputs=3, scale=2.0)
-        cloud = jax.random.normal(jax.random.key(0), (40, features.dim))
-        seen = SeenCloud.of(features, cloud)
-        values = np.asarray(features.values(cloud, features.rows))
-        mean, covariance = seen.mean_and_covariance()
-        weights, vector = RNG.normal(size=40), RNG.normal(size=(12, 3))
-        assert seen.outputs is not None
-        np.testing.assert_allclose(mean, values.mean(axis=0), atol=1e-12)
-        exact = [np.cov(values[:, i].T) for i in range(12)]
-        np.testing.assert_allclose(covariance, exact, atol=1e-12)
-        for found in (
-            seen.average(jax.numpy.asarray(weights)),
-            features.average(cloud, jax.numpy.asarray(weights)),
-        ):
-            np.testing.assert_allclose(found, np.einsum("r,rik->ik", weights, values), atol=1e-12)
-        for found in (
-            seen.potential(jax.numpy.asarray(vector)),
-            features.potential(cloud, jax.numpy.asarray(vector)),
-        ):
-            np.testing.assert_allclose(found, np.einsum("rik,ik->r", values, vector), atol=1e-12)
 
 
 def test_shapes_grow_by_a_quarter_at_most():

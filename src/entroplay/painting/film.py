@@ -87,7 +87,10 @@ def developed(frames: Frames, done: int, particles: Any) -> Film:
     count = min(int(frames.length), CAPACITY)
     iterations = np.asarray(frames.iterations)[:count].astype(np.int64)
     pictures = np.asarray(frames.particles)[:count]
-    if count == 0 or iterations[-1] != done:
+    # A run that diverged may have kept a frame of the iteration that it did not complete.
+    completed = iterations <= done
+    iterations, pictures = iterations[completed], pictures[completed]
+    if len(iterations) == 0 or iterations[-1] != done:
         iterations = np.append(iterations, done)
         pictures = np.concatenate([pictures, np.asarray(particles)[None]])
     return Film(iterations, pictures)

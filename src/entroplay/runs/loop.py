@@ -149,7 +149,7 @@ class Loop:
                 status = status or next((v for v in verdicts if v is not None), None)
                 if status is not None:
                     return status
-                self._next_stage()
+                self.latest = self._following()
         except KeyboardInterrupt:
             return Status(
                 Reason.INTERRUPTED,
@@ -206,7 +206,8 @@ class Loop:
     def save_checkpoint(self, *, now: bool = False) -> None:
         """Save the run if it keeps checkpoints and one is due, or `now`."""
         if self.checkpoints is not None:
-            _, state, memories, history = self.latest
+            # At the end of a stage the next one is saved: a run that continues begins with it.
+            _, state, memories, history = self._following()
             self.checkpoints.save((state, memories), history, self.iterations, now=now)
 
     def finish_stages(self) -> None:
@@ -219,11 +220,10 @@ class Loop:
         later = [i for i, stage in enumerate(self.stages) if stage.last > done]
         return later[0] if later else len(self.stages) - 1
 
-    def _next_stage(self) -> None:
-        """Enter the next stage once the present one is complete."""
+    def _following(self) -> Snapshot:
+        """The present snapshot, or the beginning of the next stage if its stage is complete."""
         stage = self._stage_after(self.done)
-        if stage != self.latest.stage:
-            self.latest = self._restarted(stage)
+        return self.latest if stage == self.latest.stage else self._restarted(stage)
 
     def _restarted(self, stage: int) -> Snapshot:
         """The beginning of another stage, with the particles as they are."""
