@@ -1,10 +1,13 @@
-"""PDA and PSDCA: their rates with exact expectations, and what they refuse. The contract is in test_solvers.py."""
+"""PDA and PSDCA: their rates with exact expectations, and what they refuse.
+
+The contract of all solvers is tested in `test_solvers.py`.
+"""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems.cases import cross_entropy, logistic, negative_log, squared
+from problems.cases import ALL, cross_entropy, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.measures.quadrature import normalise
@@ -22,8 +25,11 @@ def on_grid(problem):
 def test_dual_averaging_with_exact_expectations_converges_like_one_over_t_squared(
     make, temperature
 ):
-    """The theorem promises O(1/t) for the primal values; with exact expectations and smooth losses the primal and the dual
-    gaps fall like t^-2. Fitted over t = 50 to 400, where the exponent has settled to a few per cent."""
+    """The theorem promises O(1/t) for the primal values.
+
+    With exact expectations and smooth losses, the primal and the dual gaps fall like t^-2. The
+    exponent is fitted over t = 50 to 400, where it has settled to a few per cent.
+    """
     exact = on_grid(make(temperature=temperature))
     quadrature, T = exact.quadrature, exact.quadrature.problem.temperature
     density, dual, rows = quadrature.prior, 0.0, []
@@ -63,9 +69,12 @@ def test_the_running_average_has_the_weights_of_the_paper():
 
 @pytest.mark.parametrize(("weighted", "heat"), [(True, 3), (False, 1)])
 def test_dual_averaging_samples_hotter_than_it_is_judged(weighted, heat):
-    """After the first iteration (t = 1) the cloud is at three times the temperature, in the plain form at the temperature itself;
-    with a dual of zero (targets equal to the prior's moments) its variance is heat T / (2 l2), within 4 standard errors of a normal
-    sample's variance, v sqrt(2/m)."""
+    """After the first iteration (t = 1) the cloud is at three times the temperature.
+
+    In the plain form it is at the temperature itself. The dual is zero, since the targets are the
+    moments of the prior: the variance is heat T / (2 l2), within 4 standard errors v sqrt(2/m) of a
+    normal sample's variance.
+    """
     features = ep.FunctionFeatures(lambda theta, x: 0.0 * theta[0] * x, [1.0, 2.0], dim=1)
     problem = ep.FiniteSum(features, ep.Squared([0.0, 0.0]), temperature=0.3, l2=0.1)
     m = 8000
@@ -82,7 +91,11 @@ def test_dual_averaging_refuses_unbounded_slopes():
 
 
 def exact_ascent(problem, batch, passes, monkeypatch, half_range=None):
-    """PSDCA's own pass over the rows, with grid points weighted by q_g for particles: exact expectations."""
+    """PSDCA's own passes over the rows, with exact expectations.
+
+    The particles are grid points weighted by q_g. Returns the solution of the grid, the dual value
+    before each pass, and the half-range.
+    """
     monkeypatch.setattr(psdca, "RESAMPLE_AT", 0.0)
     exact = on_grid(problem)
     quadrature, problem = exact.quadrature, exact.quadrature.problem
@@ -112,23 +125,20 @@ def exact_ascent(problem, batch, passes, monkeypatch, half_range=None):
 
 
 SMOOTHNESS = {"squared": 1.0, "logistic": 0.25, "cross_entropy": 0.5, "negative_log": np.inf}
-"""The largest eigenvalue of loss''."""
-MAKE = {
-    "squared": squared,
-    "logistic": logistic,
-    "cross_entropy": cross_entropy,
-    "negative_log": negative_log,
-}
+"""The largest eigenvalue of loss'' for each of the small problems."""
 
 
 @pytest.mark.parametrize("batch", [4, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", list(MAKE))
+@pytest.mark.parametrize("name", list(ALL))
 def test_the_dual_never_falls_and_rises_at_the_rate_of_the_theory(name, batch, monkeypatch):
-    """A row that moves a share s = 1/(1 + c L) towards loss'(P) gains at least s times its Fenchel-Young gap (L the loss's
-    smoothness, c = k B^2 W / temperature, W the batch's weight); so one pass over random batches takes off exp(-s) of the dual
-    gap in expectation. The rate fitted per pass must be at least that of the worst batch; NegLog, which is not smooth, must
-    still converge linearly."""
-    problem = MAKE[name](temperature=0.05)
+    """In expectation, one pass over random batches multiplies the dual gap by at most exp(-s).
+
+    A row that moves a fraction s = 1/(1 + c L) of the way to loss'(P) gains at least s times its
+    Fenchel-Young gap. Here L is the loss's smoothness, c = k B^2 W / temperature, and W the weight
+    of the batch. The rate fitted per pass must be at least that of the worst batch. NegLog, which
+    is not smooth, must still converge linearly.
+    """
+    problem = ALL[name](temperature=0.05)
     exact, duals, half_range = exact_ascent(
         problem, batch, 50, monkeypatch, half_range=1.0 if name == "cross_entropy" else None
     )
@@ -141,13 +151,13 @@ def test_the_dual_never_falls_and_rises_at_the_rate_of_the_theory(name, batch, m
     channels = int(np.prod(problem.features.channels, initial=1))
     assert -rate >= 1 / (1 + channels * half_range**2 * heaviest / 0.05 * SMOOTHNESS[name])
     assert -rate > 0.05
-    # Linear convergence: the logarithm of the gap is a straight line to a part of its fall.
+    # Linear convergence: the logarithm of the gap is a straight line up to a tenth of its fall.
     residual = np.log(gap[seen]) - (rate * passes + log_start)
     assert residual.std() < 0.1 * np.ptp(np.log(gap[seen]))
 
 
 def test_too_small_a_range_breaks_the_ascent(monkeypatch):
-    """Why the half-range matters: with a thirtieth of it the dual falls somewhere on the way."""
+    """With a thirtieth of the half-range, the dual falls somewhere on the way."""
     _, duals, _ = exact_ascent(logistic(temperature=0.01), 12, 20, monkeypatch, half_range=0.1)
     assert (np.diff(duals) < -1e-6).any()
 
@@ -158,7 +168,7 @@ def test_ascent_asks_for_a_range_where_none_is_known():
 
 
 def test_the_first_dual_lies_in_its_domain():
-    for make in MAKE.values():
+    for make in ALL.values():
         problem = make()
         assert bool(jnp.isfinite(problem.loss.conjugate(first_dual(problem))).all())
     np.testing.assert_allclose(

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from methods.cases import SOLVERS
-from problems.cases import ALL, INPUTS, two_channels
 
 import entroplay as ep
 from entroplay.runs.solution import Reason
@@ -19,10 +18,6 @@ MARKER = 0.123456789
 
 def halving(t):
     return 0.4 * 0.5**t
-
-
-def pseudo_huber(z, y):
-    return jnp.sqrt(1 + (z - y) ** 2) - 1
 
 
 def altered(record, **fields):
@@ -87,30 +82,6 @@ def flip(raw, bit):
     return bytes(raw)
 
 
-X2 = np.stack([INPUTS, INPUTS**2], axis=1)
-Y2 = np.stack([np.sin(INPUTS), np.cos(INPUTS)], axis=1)
-
-
-def posed(features, loss, temperature=0.1, l2=0.1):
-    return ep.FiniteSum(features, loss, temperature=temperature, l2=l2)
-
-
-PROBLEMS = {
-    **ALL,
-    "two outputs": lambda: posed(
-        ep.Neurons(X2, activation="erf", bias=True, output_weight=True, outputs=2, scale=0.1),
-        ep.Squared(Y2, scale=3.7),
-        l2=1 / 3,
-    ),
-    "planar density": lambda: posed(
-        ep.GaussianKernel(X2, bandwidth=[0.3, 0.7]), ep.NegLog(), temperature=0.02
-    ),
-    "huber": lambda: posed(ep.Neurons(X2), ep.Huber(INPUTS, delta=0.7)),
-    "own loss": lambda: posed(ep.Neurons(X2), ep.FunctionLoss(pseudo_huber, INPUTS)),
-}
-"""The small problems of all tests, and some with every other loss and with unusual options."""
-FUNCTIONS = {"cross_entropy": {"h": two_channels}, "own loss": {"function": pseudo_huber}}
-"""The functions that `load` needs to read these problems."""
 STORED_SOLVERS = {
     **{name: make() for name, make in SOLVERS.items()},
     "NewtonEFP by default": ep.NewtonEFP(),

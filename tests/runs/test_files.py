@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import optax
 import pytest
-from problems.cases import cross_entropy, squared, two_channels
-from runs.cases import FUNCTIONS, MARKER, PROBLEMS, assert_same, halving, solution_of
+from problems.cases import FUNCTIONS, PROBLEMS, cross_entropy, elsewhere, squared, two_channels
+from runs.cases import MARKER, assert_same, halving, solution_of
 
 import entroplay as ep
 from entroplay.runs.files import FileFormatError, MissingFunctionError, read_record
@@ -59,7 +59,7 @@ def test_a_file_without_data_predicts(name, path):
     solution = solution_of(PROBLEMS[name]())
     ep.save(solution, path, data=False)
     loaded = ep.load(path, functions=FUNCTIONS.get(name))
-    rows = np.asarray(solution.problem.features.rows)[:3] + 0.25
+    rows = elsewhere(solution.problem.features)
     assert_same(solution.predict(rows), loaded.predict(rows))
     lengths = [
         loaded.moments.shape[0],
@@ -70,6 +70,9 @@ def test_a_file_without_data_predicts(name, path):
     assert lengths == [0, 0, 0, 0]
     assert loaded.path.shape[0] == 2
     assert "n=0" in repr(loaded.problem)
+    for verb in (ep.certify, lambda s: ep.solve(s.problem, particles=5, start=s)):
+        with pytest.raises(ValueError, match="saved without its data"):
+            verb(loaded)
 
 
 @pytest.mark.parametrize("double", [False, True])

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from problems.cases import INPUTS
-from runs.cases import halving, pseudo_huber
+from problems.cases import INPUTS, pseudo_huber
+from runs.cases import halving
 
 import entroplay as ep
 from entroplay.runs.identity import fingerprint

@@ -11,11 +11,8 @@ from scipy.optimize import minimize
 import entroplay as ep
 from entroplay.measures.weights import systematic_indices
 from entroplay.problems.datasets.real import load
-from entroplay.sklearn.bandwidth import BandwidthPath
-from entroplay.sklearn.coordinates import Coordinates
 from entroplay.sklearn.mixing import proposal, solve_on_support
 from entroplay.sklearn.normals import in_blocks, log_sum_exp, square_distances
-from entroplay.sklearn.rows import WeightedRows, merge
 from entroplay.sklearn.support import MixingProblem, NewtonLog, SupportDual
 
 
@@ -127,30 +124,6 @@ def test_base_weights_average_one_under_every_proposal():
         assert base.max() <= 1 / mixtures[0].share + 1e-9
 
 
-def test_a_row_far_from_all_others_has_points_of_its_own():
-    """Ten deviations away the prior puts no point, and the row's slope would be unbounded."""
-    rows = np.append(np.random.default_rng(0).normal(size=60), 10.0)[:, None]
-    weighted = merge(rows, np.zeros((61, 0)), np.ones(61))
-    coordinates = Coordinates.of(weighted.X, weighted.weights, "full")
-    path = BandwidthPath("full", 0.1, None, 0, lambda line: None)
-    moved = WeightedRows(coordinates(weighted.X), weighted.y, weighted.weights)
-    support = path.lead_to(moved, coordinates, 0.1)
-    problem = path.problem(moved, coordinates, 0.1)
-    near = np.abs(support.points[:, 0] - moved.X[-1, 0]) < 0.2
-    assert support.converged
-    assert near.sum() > 20
-    # Near an isolated row the measure's mass a solves
-    # 1 / (61 a) = temperature (1 + log of its density against the prior's): of the order of one
-    # over the number of rows, times ten for the temperature, divided by a logarithm of about ten.
-    assert 0.2 / 61 < support.weights[near].sum() < 5 / 61
-    assert (
-        np.abs(
-            np.exp(support.log_slopes) * (support.weights @ problem.kernel(support.points)) - 1
-        ).max()
-        < 0.05
-    )
-
-
 def test_more_points_come_closer():
     """The gap of the dual found on N points falls like 1/N: the square of an error of 1/sqrt(N)."""
     rows = load("galaxies") / 10_000
@@ -173,28 +146,6 @@ def test_more_points_come_closer():
     # 16 in theory. Each mean is over ten values with a deviation about as large as themselves (few
     # directions count) and is therefore known to a third; the ratio of two, to a half.
     assert 16 / 2.5 < gaps[0] / gaps[1] < 16 * 2.5
-
-
-def test_of_many_rows_some_lead_the_way():
-    """A path with a fifth of the rows ends near the optimum for all, with slopes for all rows."""
-    rng = np.random.default_rng(0)
-    rows = merge(rng.normal(size=(10_000, 1)), np.zeros((10_000, 0)), np.ones(10_000))
-    coordinates = Coordinates.of(rows.X, rows.weights, "full")
-    path = BandwidthPath("full", 0.1, None, 0, lambda line: None)
-    moved = WeightedRows(coordinates(rows.X), rows.y, rows.weights)
-    support = path.lead_to(moved, coordinates, 0.5)
-    problem = path.problem(moved, coordinates, 0.5)
-    ratios = np.exp(support.log_slopes) * (support.weights @ problem.kernel(support.points))
-    np.testing.assert_allclose(ratios, 1, rtol=1e-9)
-    log = NewtonLog(40)
-    assert solve_on_support(problem, 1024, rng, last=support, rounds=1, log=log).converged
-    # About ten degrees of freedom, estimated from 2000 rows, cost 10 / (2 * 2000) nats; those of
-    # 1024 points cost 10 / 1024.
-    height = -0.5 * np.log(2 * np.pi * 0.25)
-    assert (
-        abs(problem.weights @ support.log_slopes - height - log.steps[-1]["loss_particles"])
-        < 0.0125
-    )
 
 
 def test_small_tools():

@@ -16,7 +16,7 @@ PACKAGES = {"stein": "stein_thinning", "thinning": "goodpoints"}
 
 @pytest.fixture(scope="module")
 def network():
-    """The paper's network at low temperature, and points that it has not seen."""
+    """The paper's network at low temperature, and points outside its data."""
     solution = ep.solve(ep.teacher.paper_network(temperature=1e-3, l2=1e-3), iterations=40)
     X = np.random.default_rng(5).normal(size=(1000, 5))
     return solution, X, np.asarray(solution.predict(X))
@@ -34,8 +34,10 @@ def rms(prediction, reference):
 
 @pytest.mark.parametrize(("method", "times"), [("herding", 5), ("stein", 3), ("thinning", 4)])
 def test_fifty_of_a_thousand_predict_far_better_than_random_ones(network, method, times):
-    """Against the mean over 20 random subsets with equal weights, at points that nobody has seen. Herding alone must keep the
-    promised factor of five (in root mean square; twenty-five in mean square)."""
+    """Against the mean over 20 random subsets with equal weights, at points outside the data.
+
+    Herding must keep the promised factor of five in root mean square, twenty-five in mean square.
+    """
     solution, X, full = network
     at, rng = solution.problem.features.at(X), np.random.default_rng(6)
     subsets = [solution.particles[rng.choice(1000, 50, replace=False)] for _ in range(20)]
@@ -43,7 +45,7 @@ def test_fifty_of_a_thousand_predict_far_better_than_random_ones(network, method
     small = compressed(solution, 50, method)
     assert small.particles.shape == (50, solution.problem.dim)
     assert rms(small.predict(X), full) * times < random
-    # What is reported is what is there, and what it says of random subsets is what they do (20 of them: 5 % accuracy).
+    # The reported errors are the true ones; that of random subsets is known from 20 of them to 5 %.
     problem = solution.problem
     there = np.asarray(problem.features.average(small.particles, small.weights))
     whole = np.asarray(problem.features.average(solution.particles, solution.weights))
@@ -70,14 +72,15 @@ def test_herding_itself_is_good_not_only_its_weights(network):
 
 
 def test_herding_is_greedy_and_exchanges():
-    """Against the plain definition: of all particles the first chosen one alone is nearest to the moments, and at the end no
-    single exchange brings the mean closer."""
+    """Against the plain definition.
+
+    A single particle is the one nearest to the moments. At the end no exchange of one particle
+    brings the mean closer.
+    """
     problem = squared(d=2)
     solution = ep.solve(problem, ep.MFLD(0.1), particles=40, iterations=20)
-    features, weights = (
-        np.asarray(problem.features.values(solution.particles, problem.features.rows)),
-        np.asarray(problem.weights),
-    )
+    features = np.asarray(problem.features.values(solution.particles, problem.features.rows))
+    weights = np.asarray(problem.weights)
     target = np.asarray(solution.weights) @ features
     distance = ((features - target) ** 2) @ weights
     one = ep.compress(solution, 1)
@@ -95,10 +98,8 @@ def test_herding_is_greedy_and_exchanges():
 
     for slot in range(6):
         for other in set(range(40)) - set(chosen):
-            assert (
-                cost(chosen)
-                <= cost([*chosen[:slot], other, *chosen[slot + 1 :]]) * (1 + 1e-4) + 1e-12
-            )
+            exchanged = [*chosen[:slot], other, *chosen[slot + 1 :]]
+            assert cost(chosen) <= cost(exchanged) * (1 + 1e-4) + 1e-12
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -106,10 +107,10 @@ def test_a_compressed_solution_is_a_solution(method, tmp_path):
     solution = ep.solve(cross_entropy(), ep.MFLD(0.1), particles=64, iterations=10)
     small = compressed(solution, 8, method)
     assert small.predict([0.3]).shape == (1, 2)
-    # Eight particles for 24 numbers: weights may be large, and their sum is one to the rounding of single precision.
-    assert abs(float(jnp.sum(small.weights)) - 1) <= 8 * 1.2e-7 * float(
-        jnp.sum(jnp.abs(small.weights))
-    )
+    # Eight particles for 24 numbers: weights may be large, and their sum is one to the rounding of
+    # single precision.
+    total, size = jnp.sum(small.weights), jnp.sum(jnp.abs(small.weights))
+    assert abs(float(total) - 1) <= 8 * 1.2e-7 * float(size)
     assert "from 64 particles by " + method in repr(small)
     ep.save(small, tmp_path / "small")
     again = ep.load(tmp_path / "small", functions={"h": solution.problem.features.h})
@@ -148,5 +149,5 @@ def test_bad_arguments_are_named(tmp_path):
         with pytest.raises(ValueError, match=f"'{name}' parameter of compress"):
             ep.compress(solution, *arguments)
     ep.save(solution, tmp_path / "bare", data=False)
-    with pytest.raises(ValueError, match="saved without its data .* compress needs them"):
+    with pytest.raises(ValueError, match=r"saved without its data .* compress needs them"):
         ep.compress(ep.load(tmp_path / "bare"), 4)

@@ -1,4 +1,4 @@
-"""The oracle, and through it the theory: duality, the certificate's identity, rates, stability."""
+"""The oracle and, through it, the theory: duality, the certificate's identity, rates, stability."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def exact(request):
 
 
 def test_the_gaussian_closed_form():
-    """Linear features, half squared loss: N(centre, temperature/(2 l2) I), with value in closed form."""
+    """Linear features, half squared loss: N(centre, temperature/(2 l2) I), value in closed form."""
     problem, centre, _ = linear()
     exact = ep.grid.solve(problem, iterations=0)
     density = exact.density.ravel() * exact.quadrature.cell
@@ -43,9 +43,8 @@ def test_the_gaussian_closed_form():
 
 
 def test_the_box_follows_unbounded_features_and_cold_problems():
-    problem, centre, _ = linear(
-        temperature=1e-3
-    )  # the optimum is 100 prior deviations away from the origin
+    # The optimum is 100 prior deviations away from the origin.
+    problem, centre, _ = linear(temperature=1e-3)
     exact = ep.grid.solve(problem, iterations=0, points=801)
     mean = (exact.density.ravel() * exact.quadrature.cell) @ exact.quadrature.points
     np.testing.assert_allclose(mean, centre, rtol=1e-5)
@@ -67,7 +66,7 @@ def test_more_points_change_nothing():
 
 
 def random_measures(exact, count=5):
-    """Gibbs measures of random duals in the loss's dual domain, with those duals, and mixtures of them."""
+    """Random duals in the domain of the loss's conjugate, and their Gibbs measures."""
     rng = np.random.default_rng(0)
     quadrature = exact.quadrature
     for _ in range(count):
@@ -87,7 +86,7 @@ def test_weak_duality_for_any_pair(exact):
 
 
 def test_the_certificates_identity(exact):
-    """L(q_g) - D(g) = sum_i w_i [loss(P) + conj(g) - g P]: entropy and partition function cancel."""
+    """L(q_g) - D(g) = sum_i w_i [loss(P) + conj(g) - g P]: entropy and log-partition cancel."""
     quadrature = exact.quadrature
     for dual, density in random_measures(exact):
         gap = quadrature.primal(density) - quadrature.dual(dual)
@@ -142,8 +141,9 @@ def test_the_gap_sandwich(exact):
 def test_exponential_convergence(exact, quantity):
     """L(mu_t) - L* <= exp(-gamma t) (L_0 - L*) and KL_t <= exp(-gamma t) KL_0 (Theorems 1 and 3).
 
-    One Euler step of rate 0.01 stands for gamma t = 0.01; ln(1/(1 - rate)) exceeds it by 5e-5 per step, so a slope fitted
-    against gamma t must be at most -(1 - 0.01) if the theorem holds for the flow.
+    One Euler step of rate 0.01 stands for gamma t = 0.01. ln(1/(1 - rate)) exceeds it by 5e-5 per
+    step, so a slope fitted against gamma t must be at most -(1 - 0.01) if the theorem holds for the
+    flow.
     """
     trajectory = exact.trajectory
     values = trajectory.primal - exact.value if quantity == "primal" else trajectory.kl
@@ -159,7 +159,8 @@ def test_exponential_convergence(exact, quantity):
 def test_efps_stability_limit_from_both_sides(factor, stable):
     """Next to the optimum the residual shrinks for rates below 2/(1 + eig J) and grows above it.
 
-    The multiplier of the critical direction is 1 - rate (1 + eig) = 1 - 2 factor: -0.8 below, -1.2 above.
+    The multiplier of the critical direction is 1 - rate (1 + eig) = 1 - 2 factor: -0.8 below the
+    limit, -1.2 above it.
     """
     problem = squared(temperature=0.01, l2=0.01)
     exact = ep.grid.solve(problem, iterations=0)

@@ -15,13 +15,14 @@ def _close():
 
 
 def test_convergence_draws_the_histories():
-    runs = {"EFP": ep.solve(squared(), ep.EFP(0.2), particles=32, iterations=20),
-            "MFLD": ep.solve(squared(), ep.MFLD(0.1), particles=32, iterations=20)}  # fmt: skip
+    runs = {
+        "EFP": ep.solve(squared(), ep.EFP(0.2), particles=32, iterations=20),
+        "MFLD": ep.solve(squared(), ep.MFLD(0.1), particles=32, iterations=20),
+    }
     figure = ep.plot.convergence(runs, against="pulls")
     left, right = figure.axes
-    assert [t.get_text() for t in left.get_legend().get_texts()] == [
-        "EFP"
-    ]  # MFLD has no gap of its own
+    # MFLD has no estimate of the gap.
+    assert [t.get_text() for t in left.get_legend().get_texts()] == ["EFP"]
     assert len(right.get_lines()) == 4
     np.testing.assert_array_equal(
         right.get_lines()[0].get_ydata(), runs["EFP"].history["loss_moments"]

@@ -103,7 +103,7 @@ class FiniteSum(eqx.Module):
 
     def needs_rows(self, verb: str) -> None:
         """Refuse a problem that was saved without its training rows, on behalf of `verb`."""
-        if self.features.shape[0] == 0:
+        if self.weights.shape[0] == 0:
             raise ValueError(
                 f"The solution was saved without its data (data=False), and {verb} needs them."
             )
@@ -149,7 +149,7 @@ class FiniteSum(eqx.Module):
         parts = [
             type(self.features).__name__,
             type(self.loss).__name__,
-            f"n={self.features.shape[0]}",
+            f"n={self.weights.shape[0]}",
             *(f"k={k}" for k in self.features.channels),
             f"d={self.dim}",
             f"temperature={self.temperature:g}",

@@ -133,12 +133,18 @@ def _independent(
     proposal = centres[chosen] + jax.random.normal(noise_key, movers.shape, movers.dtype) @ root.T
 
     # In whitened coordinates the kernels are standard normal. Their mean is subtracted first,
-    # because the expanded square below loses digits far from the origin. Kernels, movers and
-    # proposals are whitened in one solve, which compiles to a third of the code.
-    together = jnp.concatenate([centres, movers, proposal]) - jnp.mean(centres, axis=0)[None]
-    whitened = jax.scipy.linalg.solve_triangular(root, together.T, lower=True).T
-    white, x = whitened[:kernels], whitened[kernels:]
-    # log p up to a constant, with |x - c|^2 = |x|^2 + |c|^2 - 2 <x, c>.
-    square = jnp.sum(x**2, axis=1)[:, None] + jnp.sum(white**2, axis=1)[None] - 2 * x @ white.T
-    log_density = jax.nn.logsumexp(-square / 2, axis=1)
-    return proposal, log_density[:count] - log_density[count:]
+    # because the expanded square below loses digits far from the origin.
+    origin = jnp.mean(centres, axis=0)
+
+    def whiten(theta: Float[Array, "r d"]) -> Float[Array, "r d"]:
+        return jax.scipy.linalg.solve_triangular(root, (theta - origin[None]).T, lower=True).T
+
+    white = whiten(centres)
+
+    def log_density(theta: Particles) -> Float[Array, "m"]:
+        # log p up to a constant, with |x - c|^2 = |x|^2 + |c|^2 - 2 <x, c>.
+        x = whiten(theta)
+        square = jnp.sum(x**2, axis=1)[:, None] + jnp.sum(white**2, axis=1)[None] - 2 * x @ white.T
+        return jax.nn.logsumexp(-square / 2, axis=1)
+
+    return proposal, log_density(movers) - log_density(proposal)

@@ -74,22 +74,19 @@ def crossed_direction(
     Estimated from the same particles, the two are correlated, which biases D by O(1/m).
     """
     # Membership in one half, the particles with odd numbers.
-    odd = (jnp.arange(cloud.particles.shape[0]) % 2).astype(problem.dtype)
-    everybody = jnp.ones_like(odd)
+    one = (jnp.arange(cloud.particles.shape[0]) % 2).astype(problem.dtype)
 
-    def add(turn: Array, carry: tuple[Moments, Array]) -> tuple[Moments, Array]:
-        total, count = carry
-        half = jnp.where(turn == 0, odd, 1 - odd)
-        members = jnp.where(crossed, half, everybody)
-        others = jnp.where(crossed, 1 - half, everybody)
-        direction, more = newton_direction(problem, cloud, moments, beta, new_beta, members, others)
-        return total + direction, count + more
+    def both() -> tuple[Moments, Array]:
+        first, count = newton_direction(problem, cloud, moments, beta, new_beta, one, 1 - one)
+        second, more = newton_direction(problem, cloud, moments, beta, new_beta, 1 - one, one)
+        return (first + second) / 2, count + more
 
-    # A loop over one or two turns compiles the solve once, not three times.
-    turns = jnp.where(crossed, 2, 1)
-    begin = (jnp.zeros_like(moments), jnp.zeros((), jnp.int32))
-    total, count = jax.lax.fori_loop(0, turns, add, begin)
-    return total / turns.astype(total.dtype), count
+    everybody = jnp.ones_like(one)
+    return jax.lax.cond(
+        crossed,
+        both,
+        lambda: newton_direction(problem, cloud, moments, beta, new_beta, everybody, everybody),
+    )
 
 
 class System(NamedTuple):

@@ -1,0 +1,70 @@
+"""The search for temperature and l2: what it leaves alone, what it holds out, when it ends."""
+
+import numpy as np
+import pytest
+
+import entroplay as ep
+from entroplay.sklearn import search
+from entroplay.sklearn.fit import Trainer
+from entroplay.sklearn.rows import merge
+
+from .cases import LABELS, X, Y, regressor
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def trainer(y, rows=90, **changes):
+    """Everything that a search needs; it solves nothing before it has to."""
+    return Trainer(
+        merge(X[:rows], y[:rows, None], np.ones(rows)),
+        **{
+            "features": lambda x: ep.Neurons(x, bias=True),
+            "loss": lambda targets: ep.Squared(targets[:, 0]),
+            "solver": ep.NewtonEFP(),
+            "particles": 64,
+            "hottest": 1.0,
+            "seed": 0,
+            "stratify": False,
+            "progress": False,
+            "say": print,
+        }
+        | changes,
+    )
+
+
+def test_what_is_given_is_not_searched():
+    assert search.search(trainer(Y), 0.3, 0.2) == (0.3, 0.2, [])
+
+
+def test_few_rows_are_not_searched():
+    """The temperature is a tenth of the hottest one, and l2 leaves the prior its variance of 1."""
+    few = trainer(Y, rows=9, hottest=4.0)
+    temperature, l2, trials = search.search(few, None, None)
+    assert (temperature, l2) == pytest.approx((0.4, 0.2))
+    assert trials == []
+    assert search.search(few, 0.3, None)[:2] == pytest.approx((0.3, 0.15))
+
+
+def test_a_fifth_of_the_rows_judges_and_every_label_is_on_both_sides():
+    labels = (LABELS == "yes").astype(float)
+    labels[10:] = 0.0  # few rows are left of one label
+    some = trainer(labels, stratify=True)
+    held_out = search.held_out_rows(some)
+    members = [some.rows.y[:, 0] == label for label in (0.0, 1.0)]
+    for member in members:
+        assert held_out[member].sum() == int(search.HELD_OUT * member.sum())
+        assert 0 < held_out[member].sum() < member.sum()
+    assert search.held_out_rows(trainer(Y, rows=2)).sum() == 1  # at least one row judges
+
+
+def test_the_path_falls_from_hot_to_cold_and_keeps_the_prior():
+    model = regressor(temperature="auto", l2="auto").fit(X, Y)
+    tried = np.array([trial.temperature for trial in model.search_])
+    assert (np.diff(tried) < 0).all()
+    assert model.temperature_ in tried
+    # The temperature stops falling after PATIENCE steps without a clear improvement.
+    chosen = tried.tolist().index(model.temperature_)
+    assert len(tried) - 1 - chosen <= search.PATIENCE
+    np.testing.assert_allclose(
+        [trial.temperature / (2 * trial.l2) for trial in model.search_], search.PRIOR_VARIANCE
+    )
