@@ -1,4 +1,4 @@
-"""Shapes and types are checked at every call, promotion is strict, warnings are errors: sloppiness fails here first."""
+"""Strict tests: shapes and types are checked at every call, and nothing is promoted silently."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ import pytest  # noqa: E402
 LONG_PAGES = ("tutorial.md", "choosing.md", "estimators.md")
 """Pages whose examples are problems of real size; `make test-all` runs them."""
 ESTIMATORS = Path(__file__).parents[1] / "src" / "entroplay" / "sklearn"
-"""The examples of the estimators are such problems, too."""
+"""Folder of the estimators, whose examples are of real size as well."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,5 +28,5 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.name in LONG_PAGES or item.path.parent == ESTIMATORS:
             item.add_marker(pytest.mark.slow)
-    # The longest first: it must not be the last to end, alone on one of two cores.
+    # The longest file goes first. As the last one it would occupy one of two cores alone.
     items.sort(key=lambda item: item.path.name != "test_reproduce.py")

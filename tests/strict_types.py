@@ -1,4 +1,4 @@
-"""The checker behind the annotations in tests; whole numbers pass where floats are asked for."""
+"""The type checker of the tests. Whole numbers pass where floats are expected."""
 
 from beartype import BeartypeConf, beartype
 

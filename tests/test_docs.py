@@ -1,6 +1,7 @@
-"""The page from the paper to the code points at what is there; the generated tables are included where they belong."""
+"""The documentation builds, its paper page points at existing code, and its tables are included."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,12 @@ def test_every_generated_table_has_its_script_and_its_page(table):
     script = re.search(r"Made by `([\w/.]+)`", text).group(1)
     assert (ROOT / script).exists()
     assert any(f"tables/{table}.md" in page.read_text() for page in DOCS.glob("*.md"))
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_without_a_warning():
+    """`make docs` turns every warning of Sphinx into an error."""
+    result = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "docs/_build/html/index.html" in result.stdout
+    assert (DOCS / "_build" / "html" / "index.html").exists()

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay.base.registry import KINDS
+from entroplay.base.registry import HOMES, KINDS, load_home
 from entroplay.commands import main
 from entroplay.runs.checkpoints import read_checkpoint
+from entroplay.runs.files import kind_in
 
 GOLDEN = Path(__file__).parent / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
@@ -54,9 +55,8 @@ def test_every_estimator_predicts_the_same(name):
     estimator = ep.load(GOLDEN / f"{name}.safetensors")
     X = MAKE.table()[0][:6] + 0.1
     close(getattr(estimator, ESTIMATORS[name])(X), EXPECTED[name])
-    assert (
-        estimator.certificate_.bound == estimator.duality_gap_ or not estimator.certificate_.mixed
-    )
+    certificate = estimator.certificate_
+    assert certificate.bound == estimator.duality_gap_ or not certificate.mixed
 
 
 def test_a_run_continues_from_its_checkpoint(tmp_path):
@@ -85,8 +85,10 @@ def test_a_model_of_the_command_line_still_predicts(tmp_path, capsys):
 
 
 def test_there_is_a_golden_file_of_every_kind():
-    ep.load(GOLDEN / "painting.safetensors"), ep.load(GOLDEN / "density.safetensors")
+    for kind in HOMES:
+        load_home(kind)
     assert set(KINDS) == {"solution", "painting", "model", "checkpoint"}
+    assert {kind_in(path) for path in GOLDEN.glob("*.safetensors")} == set(KINDS)
 
 
 @pytest.mark.parametrize("name", [*SOLVERS, "painting", *ESTIMATORS])

@@ -15,16 +15,21 @@ LEVELS = {
 }
 SOURCE = Path(__file__).parents[1] / "src" / "entroplay"
 FILES = sorted(SOURCE.rglob("*.py"))
+TESTS = Path(__file__).parent
 
 
 def room_of(path):
-    """The folder that a file stands in; the few files beside the folders are above all of them."""
+    """The folder that a file stands in; files beside the folders are above all of them."""
     parts = path.relative_to(SOURCE).parts
     return parts[0] if len(parts) > 1 else ""
 
 
+def folders(place):
+    return {path.name for path in place.iterdir() if path.is_dir() and path.name != "__pycache__"}
+
+
 def imported_rooms(path):
-    """Folders of the package that a file imports from, anywhere in it, with the line."""
+    """Folders that a file imports from, at the top or inside a function, each with its line."""
     package = path.relative_to(SOURCE).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -43,9 +48,18 @@ def imported_rooms(path):
 
 
 def test_every_folder_has_its_place():
-    assert {p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"} == set(
-        LEVELS
-    )
+    assert folders(SOURCE) == set(LEVELS)
+
+
+def test_the_tests_stand_in_the_same_folders():
+    """No folder of tests is a package: `sklearn` would hide scikit-learn."""
+    assert folders(TESTS) - {"golden"} == set(LEVELS)
+    assert not list(TESTS.rglob("__init__.py"))
+
+
+def test_files_of_tests_stay_short():
+    for path in TESTS.rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 400, f"{path} is over 400 lines long"
 
 
 @pytest.mark.parametrize("room", LEVELS)
@@ -85,7 +99,7 @@ def test_every_folder_says_what_it_holds():
 
 
 def test_files_and_functions_stay_short():
-    """A file over 300 lines, or a function over 60 (docstring apart), lacks a concept's name."""
+    """A file over 300 lines or a function over 60, docstring not counted, holds two concepts."""
     for path in FILES:
         assert len(path.read_text().splitlines()) <= 300, f"{path} is over 300 lines long"
         for node in ast.walk(ast.parse(path.read_text())):
@@ -98,7 +112,7 @@ def test_files_and_functions_stay_short():
 
 def run_python(script):
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
     )
     return result.stdout.strip()
 

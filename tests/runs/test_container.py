@@ -11,6 +11,7 @@ from runs.cases import altered, assert_same, flip
 import entroplay as ep
 from entroplay.runs import container
 from entroplay.runs.container import FileFormatError
+from entroplay.runs.files import kind_in
 
 
 def test_a_file_cut_anywhere_is_refused(path, small):
@@ -50,6 +51,18 @@ def test_random_bytes_are_refused(path):
     path.write_bytes((10**5).to_bytes(8, "little") + b"[" * 10**5)
     with pytest.raises(FileFormatError):
         ep.load(path)
+
+
+def test_the_kind_is_read_from_the_header_alone(path, small):
+    ep.save(small, path)
+    whole = path.read_bytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    path.write_bytes(whole[:end])
+    assert kind_in(path) == "solution"
+    for raw in (b"", whole[: end - 1], b"x" * 100, (2**63).to_bytes(8, "little") + b"{}"):
+        path.write_bytes(raw)
+        with pytest.raises(FileFormatError, match=r"solution\.safetensors"):
+            kind_in(path)
 
 
 def test_a_file_too_large_is_refused_unread(path, small):
