@@ -29,4 +29,4 @@ def pytest_collection_modifyitems(items):
         if item.path.name in LONG_PAGES or item.path.parent == ESTIMATORS:
             item.add_marker(pytest.mark.slow)
     # The longest file goes first. As the last one it would occupy one of two cores alone.
-    items.sort(key=lambda item: item.path.name != "test_reproduce.py")
+    items.sort(key=lambda item: item.path.parts[-2:] != ("reproduce", "test_reproduce.py"))

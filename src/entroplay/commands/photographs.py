@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..painting.export import FILMS, check_output, write
-from ..painting.images import ImageError, read_image
+from ..painting.images import astronaut, read_image
 from ..painting.paint import paint
 from ..painting.painting import Painting
 from ..painting.watching import Progress
@@ -78,19 +78,8 @@ def _outputs(patterns: Sequence[str], image: str, several: bool) -> list[Path]:
 
 def _pixels(image: str, options: argparse.Namespace) -> np.ndarray:
     if image == ASTRONAUT and not Path(image).exists():
-        return read_image(_astronaut(), size=options.size)
+        return read_image(astronaut(), size=options.size)
     return read_image(image, size=options.size, matte=options.background or "white")
-
-
-def _astronaut() -> np.ndarray:
-    try:
-        from skimage.data import astronaut
-    except ImportError as error:
-        raise ImageError(
-            "The default picture needs scikit-image: pip install 'entroplay[paint]', or name a "
-            "file."
-        ) from error
-    return astronaut()
 
 
 def _origin(options: argparse.Namespace, several: bool) -> Origin:
