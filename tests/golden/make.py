@@ -1,7 +1,8 @@
-"""Writes the golden files: small results of every kind, saved by an earlier version and loaded by the tests ever since.
+"""Writes the golden files: small results of every kind, which an earlier version saved.
 
-They were written once, by version 0.1.0 before its modules were rearranged. Do not write them again to make a test pass: a file
-that no longer loads, or predicts something else, is what these tests are there to find. New kinds of files may be added.
+They were written once, by version 0.1.0 before its modules were rearranged. Do not write them
+again to make a test pass: a file that no longer loads, or predicts something else, is what the tests
+are there to find. New kinds of files may be added.
 """
 
 from __future__ import annotations
