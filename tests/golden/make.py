@@ -1,7 +1,7 @@
 """Writes the golden files: small results of every kind, which an earlier version saved.
 
 They were written once, by version 0.1.0 before its modules were rearranged. Do not write them
-again to make a test pass: a file that no longer loads, or predicts something else, is what the tests
+again to make a test pass: a file that no longer loads, or predicts something else, is what they
 are there to find. New kinds of files may be added.
 """
 
