@@ -32,7 +32,7 @@ from .runs.files import save as save
 # Verbs: what is done with a problem or a solution.
 from .verbs.solve import Report as Report
 from .verbs.solve import solve as solve
-from .verbs.certify import Certificate as Certificate
+from .verbs.certificate import Certificate as Certificate
 from .verbs.certify import certify as certify
 from .verbs.path import TemperaturePath as TemperaturePath
 from .verbs.path import path as path

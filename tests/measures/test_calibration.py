@@ -17,7 +17,7 @@ from entroplay.measures.calibration import calibrated_weights
 def test_weights_are_the_ridge_regression_in_closed_form(name, kept, direct, monkeypatch):
     """min sum_i w_i |A_i' u - H_i|^2 + ridge |u - 1/m|^2 subject to sum u = 1, by NumPy."""
     if not kept:
-        monkeypatch.setattr(cloud, "MATRIX_ELEMENTS", 0)
+        monkeypatch.setattr(cloud, "KEPT_ELEMENTS", 0)
     monkeypatch.setattr(calibration, "RIDGE", 1e-3)
     monkeypatch.setattr(calibration, "LEAST_RIDGE", 1e-5 if direct else 1.0)
     monkeypatch.setattr(calibration, "TOLERANCE", 1e-12)

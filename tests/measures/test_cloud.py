@@ -18,7 +18,7 @@ M = 23
 def test_moments_are_those_of_the_whole_array(name, kept, monkeypatch):
     """Averages, potentials and covariances against NumPy, with half of the particles as members."""
     if not kept:
-        monkeypatch.setattr(module, "MATRIX_ELEMENTS", 0)
+        monkeypatch.setattr(module, "KEPT_ELEMENTS", 0)
     with jax.enable_x64(True):
         problem = with_features(name)
         features, rng = problem.features, np.random.default_rng(1)

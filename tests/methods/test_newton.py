@@ -137,7 +137,7 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
         monkeypatch.setattr(system, "CG_TOLERANCE", 1e-13)
         for elements in (2**22, 0):
             for direct in (256, 0):
-                monkeypatch.setattr(cloud_module, "MATRIX_ELEMENTS", elements)
+                monkeypatch.setattr(cloud_module, "KEPT_ELEMENTS", elements)
                 monkeypatch.setattr(system, "DIRECT", direct)
                 monkeypatch.setattr(system, "DIRECT_WITHOUT_MATRIX", direct)
                 cloud = SeenCloud.of(problem.features, particles)
@@ -191,7 +191,7 @@ def test_newton_finds_the_optimum_that_the_oracle_finds(name):
 @pytest.mark.slow
 def test_many_rows_and_few_particles_and_the_other_way_round(monkeypatch):
     """n >> m and m >> n, with nothing kept and no matrix of rows: the same optimum."""
-    monkeypatch.setattr(cloud_module, "MATRIX_ELEMENTS", 0)
+    monkeypatch.setattr(cloud_module, "KEPT_ELEMENTS", 0)
     monkeypatch.setattr(system, "DIRECT", 0)
     monkeypatch.setattr(system, "DIRECT_WITHOUT_MATRIX", 0)
     x = np.random.default_rng(0).normal(size=(500, 1))

@@ -9,9 +9,8 @@ from problems.cases import squared
 from runs.scripted import Counting, loop_of, tiny
 
 import entroplay as ep
-from entroplay.methods.smc import PATH
 from entroplay.runs import observers
-from entroplay.runs.observers import DualPath, FullLoss, Path, RunningMean
+from entroplay.runs.observers import PATH, DualPath, LastClouds, RecordedPath, RunningMean
 from entroplay.verbs.solve import run
 
 
@@ -34,7 +33,7 @@ def test_the_running_mean_is_its_closed_form():
 
 
 def test_what_observers_remember_does_not_depend_on_the_chunks():
-    watching = {"mean": RunningMean(0.3), "path": DualPath(), "clouds": FullLoss(4, 100)}
+    watching = {"mean": RunningMean(0.3), "path": DualPath(), "clouds": LastClouds(4, 100)}
     lengths = (40,), (1,) * 40, (7, 30, 3)
     memories = [
         advanced(loop_of(tiny(), Counting(), 40, observers=watching), *parts).latest.memories
@@ -95,7 +94,7 @@ def test_long_vectors_are_recorded_less_often(monkeypatch):
 def test_a_path_shorter_than_its_room_is_cut():
     vectors = jnp.arange(2.0 * PATH).reshape(PATH, 2)
     for length in (0, 1, PATH):
-        recorded = Path(vectors, jnp.asarray(length)).recorded()
+        recorded = RecordedPath(vectors, jnp.asarray(length)).recorded()
         np.testing.assert_array_equal(recorded, np.arange(2.0 * length).reshape(length, 2))
 
 
@@ -119,7 +118,7 @@ CLOUDS, ITERATIONS = 3, 5
 @pytest.fixture(scope="module")
 def newton():
     """A run of NewtonEFP that ends after five iterations with the whole loss on."""
-    watching = {"clouds": FullLoss(CLOUDS, ITERATIONS)}
+    watching = {"clouds": LastClouds(CLOUDS, ITERATIONS)}
     return run(
         squared(d=2),
         SOLVERS["NewtonEFP"](),
@@ -159,7 +158,7 @@ def test_the_clouds_that_are_kept_are_those_that_a_callback_sees(newton):
 
 
 def test_a_method_without_a_fraction_has_the_whole_loss_on_from_the_beginning():
-    loop = loop_of(tiny(), Counting(), 40, observers={"clouds": FullLoss(2, 6)})
+    loop = loop_of(tiny(), Counting(), 40, observers={"clouds": LastClouds(2, 6)})
     first = np.asarray(loop.state.particles)
     assert loop.drive() == "iterations"
     assert loop.done == 6
@@ -167,7 +166,7 @@ def test_a_method_without_a_fraction_has_the_whole_loss_on_from_the_beginning():
 
 
 def test_a_run_cut_short_keeps_the_clouds_that_there_were():
-    loop = loop_of(tiny(), Counting(), 2, observers={"clouds": FullLoss(3, 6)})
+    loop = loop_of(tiny(), Counting(), 2, observers={"clouds": LastClouds(3, 6)})
     first = np.asarray(loop.state.particles)
     assert "all 2 iterations" in loop.drive().message
     clouds, count = loop.memory("clouds")

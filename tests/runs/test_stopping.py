@@ -9,7 +9,8 @@ from problems.cases import squared
 from runs.scripted import Counting, loop_of, tiny
 
 import entroplay as ep
-from entroplay.runs.stopping import RARELY, WINDOW, Rule, Tolerance
+from entroplay.runs.solution import RECENT
+from entroplay.runs.stopping import RARELY, Rule, Tolerance
 
 
 def test_a_callback_sees_every_iteration_and_may_stop():
@@ -79,7 +80,7 @@ def test_a_certificate_below_the_tolerance_ends_the_run_at_the_end_of_a_window()
     loop, status = driven(0.1, certify)
     assert status == "converged"
     assert status.message == "certified to be at most 0.05 above the optimum after 10 iterations."
-    assert made == [loop.done] == [WINDOW]
+    assert made == [loop.done] == [RECENT]
 
 
 @pytest.mark.parametrize(("bound", "mixed"), [(0.2, True), (0.05, False)])
@@ -96,7 +97,7 @@ def test_a_certificate_that_does_not_pass_is_made_again_after_half_as_many_itera
 )
 def test_a_certificate_is_made_only_if_the_runs_own_estimate_is_good_enough(gap, promising):
     certify, made = certifying(0.0)
-    recent = gap + 0.1 * np.sin(2 * np.pi * np.arange(WINDOW) / WINDOW)  # the mean is the gap
+    recent = gap + 0.1 * np.sin(2 * np.pi * np.arange(RECENT) / RECENT)  # the mean is the gap
     history = {"gap": np.concatenate([np.full(10, 1e9), recent])}
     for done in (20, 21):  # the second is not the end of a window
         loop = SimpleNamespace(done=done, history=history)

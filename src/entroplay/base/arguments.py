@@ -1,4 +1,7 @@
-"""Checks of arguments. Every message names the parameter, what it must be and what it got."""
+"""Checks of arguments, and two small readers of them.
+
+Every message names the parameter, what it must be and what it got.
+"""
 
 from __future__ import annotations
 

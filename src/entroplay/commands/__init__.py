@@ -2,7 +2,9 @@
 
 Each command is a module of this folder that exports a `COMMAND`. Only the module of the command
 that was asked for is imported, and it imports JAX and other large libraries only when it runs.
-Help texts and usage errors therefore appear at once.
+Help texts and usage errors therefore appear at once. The work of a command that needs large
+libraries stands in a second module: `comparison` for demo, `photographs` for paint, `fit_study`,
+`density_study`.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """

@@ -12,7 +12,8 @@ from ..methods.samplers import ULA
 from ..methods.solvers import EFP, MFLD, NewtonEFP, Solver
 from ..problems.datasets.teacher import paper_network
 from ..runs.solution import Solution
-from ..verbs.certify import Certificate, certify
+from ..verbs.certificate import Certificate
+from ..verbs.certify import certify
 from ..verbs.plot import certified
 from ..verbs.solve import solve
 from .options import Say

@@ -15,7 +15,7 @@ from ..painting.images import astronaut, read_image
 from ..painting.paint import paint
 from ..painting.painting import Painting
 from ..painting.watching import Progress
-from ..runs.files import kind_in, load, refused
+from ..runs.files import kind_in, load
 from .options import Say, UsageError
 
 DEFAULT_OUTPUTS = ("{name}-triangles.png", "{name}-triangles.svg", "{name}-triangles.gif")
@@ -88,8 +88,7 @@ def _origin(options: argparse.Namespace, several: bool) -> Origin:
         raise UsageError("--checkpoint takes one image: the file holds one painting.")
     if options.resume is None:
         return Origin(checkpoint=options.checkpoint)
-    with refused(options.resume):
-        kind = kind_in(options.resume)
+    kind = kind_in(options.resume)
     if kind == "painting":
         return Origin(load(options.resume), options.checkpoint)
     if kind != "checkpoint":

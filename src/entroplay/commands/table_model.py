@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runs.files import FileFormatError, read_record, refused, save
+from ..sklearn.storable import TABLE
 from .options import UsageError
 from .tables import Inputs, Table
 
@@ -35,14 +36,14 @@ class TableModel:
         """Write the model to a file."""
         record = self.estimator.to_record()
         columns = {"target": self.target, "inputs": self.inputs.to_list()}
-        save(dataclasses.replace(record, state=record.state | {"columns_": columns}), path)
+        save(dataclasses.replace(record, state=record.state | {TABLE: columns}), path)
 
     @classmethod
     def load(cls, path: Path) -> TableModel:
         """Read a model that `save` wrote."""
         try:
             record = read_record(path)
-            columns = getattr(record, "state", {}).get("columns_")
+            columns = getattr(record, "state", {}).get(TABLE)
             if columns is None:
                 raise UsageError(
                     f"{path} was not saved by `entroplay fit` or `entroplay density`: its columns "
@@ -82,7 +83,6 @@ class TableModel:
     def certified(self) -> str:
         """The certificate in one sentence."""
         certificate = self.estimator.certificate_
-        if certificate is not None and certificate.mixed:
-            return f"Certified: at most {certificate.bound:.3g} above the global optimum."
-        reason = f": {certificate.reason}." if certificate else "."
-        return f"The distance to the global optimum could not be verified{reason}"
+        if certificate is None:
+            return "The distance to the global optimum could not be verified."
+        return f"Certificate: {certificate.verdict}."

@@ -82,8 +82,8 @@ def _solve(
     if moments.size <= DIRECT and not strict:
         # A'A as a matrix over all rows and channels.
         scale = jnp.broadcast_to(rows(jnp.ones_like(moments)), moments.shape).ravel()
-        everybody = jnp.ones(m, problem.dtype)
-        gram = m * cloud.covariance_matrix(everybody) * scale[:, None] * scale[None, :]
+        all_members = jnp.ones(m, problem.dtype)
+        gram = m * cloud.covariance_matrix(all_members) * scale[:, None] * scale[None, :]
         system = gram + ridge * jnp.eye(moments.size, dtype=problem.dtype)
         factor = jax.scipy.linalg.cho_factor(system)
         z = jax.scipy.linalg.cho_solve(factor, right.ravel()).reshape(moments.shape)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from ..problems.features.base import FeatureMap, Moments, Particles
 from ..problems.problem import FiniteSum
 
-MATRIX_ELEMENTS = 2**23
+KEPT_ELEMENTS = 2**23
 """Maximum number of features of a cloud that are kept (32 MB in single precision). With kept
 features, products evaluate nothing again."""
 
@@ -35,10 +35,10 @@ class SeenCloud(eqx.Module):
     def of(features: FeatureMap, particles: Particles) -> SeenCloud:
         """A cloud whose features are evaluated at once if they are to be kept."""
         m, n = particles.shape[0], features.shape[0]
-        if features.keeps_values and m * n <= MATRIX_ELEMENTS:
+        if features.keeps_values and m * n <= KEPT_ELEMENTS:
             if (factors := features.factors(particles, features.rows)) is not None:
                 return SeenCloud(features, particles, *factors)
-            if m * int(np.prod(features.shape)) <= MATRIX_ELEMENTS:
+            if m * int(np.prod(features.shape)) <= KEPT_ELEMENTS:
                 return SeenCloud(features, particles, features.values(particles, features.rows))
         return SeenCloud(features, particles, None)
 

@@ -1,5 +1,7 @@
 r"""The Fenchel-Young gap: L(q_g) - D(g) without entropy and without partition function.
 
+L is the objective of eq. (6), D the dual of eq. (11).
+
 For any dual g, with P = E_{q_g}[h], the entropy of q_g and log Z_g cancel exactly:
 
     L(q_g) - D(g) = sum_i w_i [loss_i(P_i) + conj_i(g_i) - <g_i, P_i>] >= L(q_g) - min L >= 0.

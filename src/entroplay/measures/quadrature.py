@@ -20,7 +20,7 @@ Axes = tuple[np.ndarray, ...]
 
 TAIL = 40.0
 """Outside the box the density is below exp(-TAIL) times its maximum."""
-MATRIX_ELEMENTS = 10**8
+GRID_ELEMENTS = 10**8
 """Maximum number of entries of the feature matrix on the grid (800 MB)."""
 BLOCK_ELEMENTS = 10**7
 """Approximate number of entries of the feature matrix that are evaluated at once."""
@@ -87,7 +87,10 @@ class Quadrature:
         return self._linear(dual) + self.penalty
 
     def gibbs(self, dual: np.ndarray) -> tuple[np.ndarray, float]:
-        """The density q_g, eq. (5), and log Z_g, where Z_g integrates exp(-U_g / temperature)."""
+        """The density q_g and log Z_g, where Z_g integrates exp(-U_g / temperature).
+
+        With g = loss'(E_mu[h]) the density is mu-hat of eq. (5).
+        """
         return normalise(-self.energy(dual) / self.problem.temperature, self.cell)
 
     def log_gibbs(self, dual: np.ndarray) -> np.ndarray:
@@ -206,10 +209,10 @@ def points_per_axis(problem: FiniteSum, points: int | None) -> int:
     default = POINTS[problem.dim]
     size = default if points is None else whole("grid.solve", "points", points, least=5)
     elements = size**problem.dim * int(np.prod(problem.features.shape))
-    if elements > MATRIX_ELEMENTS:
+    if elements > GRID_ELEMENTS:
         raise ValueError(
             f"{size} points per axis and {problem.features.shape[0]} rows make a feature matrix "
-            f"of {elements:.3g} numbers, more than {MATRIX_ELEMENTS:.3g}. Ask for fewer 'points'."
+            f"of {elements:.3g} numbers, more than {GRID_ELEMENTS:.3g}. Ask for fewer 'points'."
         )
     return size
 

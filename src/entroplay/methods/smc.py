@@ -29,8 +29,6 @@ STAGES = 50
 BATCHES, MOVED_ON = 4, 0.4
 """Maximum number of batches of moves in a stage, and the correlation of the energies with those
 before the moves below which no further batch is needed."""
-PATH = 24
-"""Maximum number of dual vectors kept of a run's path."""
 
 
 class Islands(NamedTuple):

@@ -15,7 +15,8 @@ from ..problems.problem import FiniteSum
 from ..runs.observers import Observer
 
 FRAMES, LAST_FRAMES, LAST_ITERATIONS = 80, 20, 100
-"""Frames at iterations ever further apart, and evenly spaced ones in the last iterations."""
+"""Number of frames at geometrically spaced iterations, number of evenly spaced frames at the end,
+and number of iterations that these cover."""
 CAPACITY = 128
 """Room for frames: those above, and one for each time that the painting was interrupted."""
 
@@ -82,7 +83,7 @@ class Camera(Observer):
         return Frames(iterations, particles, jnp.asarray(count, jnp.int32))
 
 
-def developed(frames: Frames, done: int, particles: Any) -> Film:
+def film_of(frames: Frames, done: int, particles: Any) -> Film:
     """The film, whose last frame shows the triangles at the end."""
     count = min(int(frames.length), CAPACITY)
     iterations = np.asarray(frames.iterations)[:count].astype(np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from os import PathLike
 from typing import Any
@@ -22,16 +21,18 @@ from ..runs.identity import fingerprint
 from ..runs.loop import Loop
 from ..runs.observers import RunningMean
 from ..runs.progress import progress_bar
-from ..runs.solution import Solution, Status
+from ..runs.solution import Status
 from ..runs.stopping import Rule
-from .film import Camera, developed
+from ..verbs.solve import solution_of
+from .film import Camera, film_of
 from .images import colour, read_image
 from .painting import Painting
 from .plan import Plan, efp_plan, painter_plan
 from .triangle_painter import TrianglePainter, scattered_triangles
-from .watching import Progress, TargetMSE, Told, present_mse, quality
+from .watching import Progress, ProgressCallback, TargetMSE, present_mse, quality
 
 METHODS, PRESETS = ("mfld", "efp"), ("paper",)
+"""Names that `method` and `preset` accept."""
 ITERATIONS = 2000
 """Number of iterations unless the caller says otherwise."""
 CHECKPOINT_SECONDS = 2.0
@@ -72,7 +73,8 @@ def paint(
         method: "mfld", the interacting, cooled and greedily relocating `TrianglePainter`; or "efp",
             the paper's method.
         preset: "paper" for EFP at the setting of the paper's Figure 4: temperature 1e-5, l2 1e-4,
-            2,000 iterations of 10 steps, rate 0.01, step sizes falling from 0.1 to 0.01.
+            2,000 iterations of 10 steps, rate 0.01, step sizes falling from 0.1 to 0.01. It is the
+            same as method="efp".
         size: the longer side of the picture that is fitted; a larger photograph is reduced to it.
         background: the colour of the canvas, by name or as numbers from 0 to 1; default: the mean
             colour of the picture. It also lies behind a transparent picture, which is white by
@@ -136,6 +138,8 @@ def paint(
     if seconds is not None:
         budget = positive("paint", "seconds", seconds)
         plan = planned(max(1, int(budget / _seconds_per_step(plan, run_key, cloud))))
+    # A time budget makes a new schedule: an unfinished painting is then not completed but painted
+    # again from its triangles.
     continued = start if unfinished and seconds is None else None
     loop = _loop(plan, run_key, cloud, continued)
     if checkpoint is not None:
@@ -173,7 +177,7 @@ def _rules(callback: Callable[[Progress], Any] | None, target_mse: object) -> li
     if callback is not None:
         if not callable(callback):
             raise invalid("paint", "callback", "a function of one Progress", callback)
-        rules.append(Told(callback))
+        rules.append(ProgressCallback(callback))
     if target_mse is not None:
         rules.append(TargetMSE(positive("paint", "target_mse", target_mse)))
     return rules
@@ -213,7 +217,7 @@ def _loop(plan: Plan, key: PRNGKeyArray, cloud: Particles, continued: Painting |
     stages = plan.stages
     problem = next((s.problem for s in stages if s.last > done), plan.problem)
     # The painter's solvers draw no randomness when they begin.
-    start = Start(cloud, mean_features(problem.features, cloud), warm=False, key=key)
+    start = Start(cloud, mean_features(problem.features, cloud), warm=True, key=key)
     observers = {"film": Camera(plan.iterations), "mean": RunningMean(plan.mean_rate)}
     # Compiled kernels do the work: optimising the code between them would take seconds for little.
     loop = Loop(stages, plan.solver, key, start, observers=observers, history=history, level=1)
@@ -231,10 +235,8 @@ def _seconds_per_step(plan: Plan, key: PRNGKeyArray, cloud: Particles) -> float:
         alone = Plan(stage.problem, None, plan.solver, plan.iterations, plan.spread, plan.mean_rate)
         loop = _loop(alone, key, cloud, None)
         loop.advance(WARM_UP)  # compiles, and fills the caches
-        before = time.perf_counter()
         loop.advance(TIMED)
-        share = (stage.last - begun) / plan.iterations
-        total += share * (time.perf_counter() - before) / TIMED
+        total += (stage.last - begun) / plan.iterations * loop.elapsed / TIMED
         begun = stage.last
     return total
 
@@ -243,21 +245,8 @@ def _painting(plan: Plan, loop: Loop, canvas: np.ndarray, status: Status, seed: 
     """The result of a run, shown at the full size even if it ended before."""
     loop.finish_stages()
     problem, solver, state = plan.problem, plan.solver, loop.state
-    m = state.particles.shape[0]
-    solution = Solution(
-        problem=problem,
-        solver=solver,
-        particles=state.particles,
-        moments=state.moments,
-        dual=solver.dual(problem, state),
-        weights=jnp.full(m, 1 / m, problem.dtype),
-        history=loop.history,
-        status=status,
-        path=jnp.zeros((0, *problem.features.shape), problem.dtype),
-        seed=seed,
-        iterate=solver.iterate(state),
-    )
-    film = developed(loop.memory("film"), loop.done, state.particles)
+    solution = solution_of(loop, status, seed, calibrate=False)
+    film = film_of(loop.memory("film"), loop.done, state.particles)
     # EFP's moments are a running mean themselves.
     running = state.moments if isinstance(solver, EFP) else loop.memory("mean")
     features: Any = problem.features

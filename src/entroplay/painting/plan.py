@@ -16,8 +16,8 @@ from ..runs.loop import Stage
 from .triangle_painter import CosineSteps, TrianglePainter
 
 COARSE_SHARE, COARSE_FROM, COARSE_TRIANGLES = 0.4, 128, 500
-"""Fraction of the iterations that is painted at half the size, if the shorter side has at least so
-many pixels and there are at least so many triangles."""
+"""Fraction of the iterations painted at half size, and the least shorter side in pixels and number
+of triangles for which this is done."""
 AGAIN = 0.1
 """Fraction of the first temperature at which a finished painting is taken up again."""
 AGAIN_STEP = 0.3
@@ -87,7 +87,11 @@ def painter_plan(pixels: np.ndarray, m: int, iterations: int, *, again: bool) ->
 
 
 def efp_plan(pixels: np.ndarray, iterations: int) -> Plan:
-    """The paper's setting; it leaves the parameterisation open, this one fits its step sizes."""
+    """The paper's setting; it leaves the parameterisation open, this one fits its step sizes.
+
+    The paper's loss has no factor 1/2 and `Squared` has one: in the paper's units, temperature and
+    l2 are twice as large here.
+    """
     steps = CosineSteps(PAPER_FIRST_STEP, PAPER_LAST_STEP, float(iterations))
     solver = EFP(PAPER_RATE, ULA(step_size=steps, steps=PAPER_STEPS))
     problem = _problem(

@@ -31,7 +31,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Told(Rule):
+class ProgressCallback(Rule):
     """Calls a function with a `Progress` after every chunk; a true return value ends the run."""
 
     function: Callable[[Progress], Any]

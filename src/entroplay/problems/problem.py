@@ -109,7 +109,7 @@ class FiniteSum(eqx.Module):
             )
 
     def prior(self, key: PRNGKeyArray, particles: int) -> Particles:
-        """Draws of the prior nu = N(0, temperature / (2 l2)), eq. (12).
+        """Draws of the prior nu = N(0, temperature / (2 l2)), see below eq. (12).
 
         It is the Gibbs measure of the zero dual.
         """

@@ -17,7 +17,8 @@ from ..problems.features.base import mean_features
 from ..problems.losses import Squared
 from ..problems.problem import FiniteSum
 from ..runs.solution import Solution
-from ..verbs.certify import Certificate, certify
+from ..verbs.certificate import Certificate
+from ..verbs.certify import certify
 from ..verbs.partition import prior_log_partition
 from ..verbs.solve import solve
 from .claims import Claim, Part

@@ -26,7 +26,7 @@ class Checkpoint:
     """A run under way.
 
     Attributes:
-        fingerprint: whose run it is, see `identity`.
+        fingerprint: digest of everything that decides the run, see `identity`.
         iteration: iterations done.
         leaves: the arrays of the run's state and of its observers, in the order of the tree.
         history: one row for each iteration done.
@@ -58,7 +58,7 @@ def read_checkpoint(path: FilePath, *, max_bytes: int = MAX_BYTES) -> Checkpoint
 
 @dataclass
 class Checkpoints:
-    """Where a run is saved, how often, and as whose."""
+    """The checkpoint file of a run, the seconds between two saves, and the run's fingerprint."""
 
     path: FilePath
     seconds: float

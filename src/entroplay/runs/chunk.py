@@ -44,7 +44,7 @@ def _advance_chunk(
     length: Array,
     ceiling: Array,
 ) -> Outcome:
-    """At most `length` iterations from `first` on.
+    """Run at most `length` iterations, starting with iteration `first`.
 
     Stops before the first state that is not finite, and after the first that satisfies an observer.
     """
@@ -63,6 +63,7 @@ def _advance_chunk(
         state = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, state)
         # The row of an iteration that was not fine is overwritten, or never read.
         buffers = jax.tree.map(lambda buffer, value: buffer.at[i].set(value), buffers, info)
+        # After a failed iteration observers see the last finite state again; the run ends with it.
         enough = jnp.asarray(False)
         for name, observer in observers.items():
             memory = observer.update(memories[name], problem, solver, state, first + i)

@@ -68,7 +68,7 @@ def read(path: FilePath, max_bytes: int = MAX_BYTES) -> Contents:
     return contents
 
 
-def kind_in(path: FilePath) -> str:
+def header_kind(path: FilePath) -> str:
     """The kind that a file's header states, without reading or checking the rest."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")

@@ -14,9 +14,8 @@ from typing import Any
 
 from ..base.arguments import flag, invalid
 from ..base.registry import KINDS, kind_of, load_home
-from . import container
 from .codec import Decoder, Encoder, MissingFunctionError
-from .container import MAX_BYTES, Contents, FileFormatError, FilePath, read, write
+from .container import MAX_BYTES, Contents, FileFormatError, FilePath, header_kind, read, write
 
 __all__ = ["FileFormatError", "MissingFunctionError", "kind_in", "load", "read_record", "save"]
 
@@ -110,7 +109,7 @@ def read_record(
 def kind_in(path: FilePath) -> str:
     """The kind that a file's header states, such as "solution", without reading the rest."""
     with refused(path):
-        return container.kind_in(path)
+        return header_kind(path)
 
 
 @contextmanager

@@ -84,6 +84,7 @@ class Loop:
         self.observers = dict(observers or {})
         self.checkpoints: Checkpoints | None = None
         self._chunk = ADVANCE[level]
+        self.elapsed = 0.0  # seconds that the last chunk took
         history = empty_history() if history is None else history
         self.latest = self._beginning(self._stage_after(len(history["iteration"])), start, history)
         first_loss = float(self.problem.empirical_loss(self.state.moments))
@@ -137,14 +138,14 @@ class Loop:
                 until_stage_ends = self.stages[self.latest.stage].last - self.done
                 looks = [rule.interval(self.done) for rule in rules]
                 length = min(count, until_stage_ends, *looks)
-                before, began = self.done, time.perf_counter()
+                before = self.done
                 status = self.advance(length)
-                elapsed = time.perf_counter() - began
                 # Chunks grow until they take about CHUNK_SECONDS.
-                count = int(np.clip(CHUNK_SECONDS * length / max(elapsed, 1e-9), 1, CHUNK))
+                count = int(np.clip(CHUNK_SECONDS * length / self.elapsed, 1, CHUNK))
                 if self.done > before:
                     show_progress(self.done - before, self.history)
                     self.save_checkpoint()
+                # Lazily: no rule is asked once there is a reason to stop.
                 verdicts = (rule.verdict(self) for rule in rules)
                 status = status or next((v for v in verdicts if v is not None), None)
                 if status is not None:
@@ -161,7 +162,8 @@ class Loop:
     def advance(self, length: int) -> Status | None:
         """Run at most `length` iterations; returns why the run must end with them, if it must.
 
-        The state of an iteration that left the finite range is not kept.
+        The state of an iteration that left the finite range is not kept. A length of zero only
+        compiles the chunk.
         """
         stage, state, memories, history = self.latest
         began = time.perf_counter()
@@ -179,9 +181,9 @@ class Loop:
             self.ceiling,
         )
         kept, finite = int(outcome.completed), bool(outcome.finite)
-        elapsed = time.perf_counter() - began
+        self.elapsed = max(time.perf_counter() - began, 1e-9)
         if length:
-            history = extend(history, outcome.infos, kept, elapsed)
+            history = extend(history, outcome.infos, kept, self.elapsed)
             self.latest = Snapshot(stage, outcome.state, outcome.memories, history)
         if not finite:
             return self._diverged()
@@ -229,7 +231,7 @@ class Loop:
         """The beginning of another stage, with the particles as they are."""
         particles = self.state.particles
         moments = mean_features(self.stages[stage].problem.features, particles)
-        start = Start(particles, moments, warm=False, key=self.start_key)
+        start = Start(particles, moments, warm=True, key=self.start_key)
         earlier, snapshot = self.latest.memories, self._beginning(stage, start, self.history)
         memories = {
             name: observer.restart(earlier[name], self.stages[stage].problem, snapshot.state)

@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ..methods.smc import PATH
 from ..methods.solvers import Solver
 from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum
 from .solution import Reason, Status
 
+PATH = 24
+"""Maximum number of dual vectors that are kept of a run's path."""
 RECORDED_ELEMENTS = 2**19
 """Numbers of a path that may move in one iteration; longer vectors are recorded less often."""
 
@@ -51,7 +52,7 @@ class Observer(eqx.Module):
         return Status(Reason.ITERATIONS, f"{done} iterations done.")
 
 
-class Path(NamedTuple):
+class RecordedPath(NamedTuple):
     """The first `length` entries are vectors of the path, in order."""
 
     vectors: Float[Array, "path n *k"]
@@ -65,13 +66,13 @@ class Path(NamedTuple):
 class DualPath(Observer):
     """A bounded sample of the dual vectors that the particles followed, in order."""
 
-    def init(self, problem: FiniteSum, state: Any) -> Path:
+    def init(self, problem: FiniteSum, state: Any) -> RecordedPath:
         vectors = jnp.zeros((PATH, *problem.features.shape), problem.dtype)
-        return Path(vectors, jnp.zeros((), jnp.int32))
+        return RecordedPath(vectors, jnp.zeros((), jnp.int32))
 
     def update(
-        self, memory: Path, problem: FiniteSum, solver: Solver, state: Any, iteration: Array
-    ) -> Path:
+        self, memory: RecordedPath, problem: FiniteSum, solver: Solver, state: Any, iteration: Array
+    ) -> RecordedPath:
         vector = solver.target(problem, state)
         # Moving PATH long vectors costs time in every iteration: long ones are recorded less often.
         every = PATH * vector.size // RECORDED_ELEMENTS
@@ -81,19 +82,19 @@ class DualPath(Observer):
         return jax.lax.cond(due, lambda path: _longer(path, vector), lambda path: path, memory)
 
 
-def _longer(path: Path, vector: Moments) -> Path:
+def _longer(path: RecordedPath, vector: Moments) -> RecordedPath:
     """The path with one more vector. When full, drop the one whose two neighbours are closest."""
 
-    def append(path: Path) -> Path:
-        return Path(path.vectors.at[path.length].set(vector), path.length + 1)
+    def append(path: RecordedPath) -> RecordedPath:
+        return RecordedPath(path.vectors.at[path.length].set(vector), path.length + 1)
 
-    def replace(path: Path) -> Path:
+    def replace(path: RecordedPath) -> RecordedPath:
         everything = jnp.concatenate([path.vectors, vector[None]])
         apart = (everything[2:] - everything[:-2]) ** 2
         gone = 1 + jnp.argmin(jnp.sum(apart.reshape(PATH - 1, -1), axis=1)).astype(jnp.int32)
         places = jnp.arange(PATH, dtype=jnp.int32)
         kept = places + (places >= gone).astype(jnp.int32)
-        return Path(everything[kept], path.length)
+        return RecordedPath(everything[kept], path.length)
 
     return jax.lax.cond(path.length < PATH, append, replace, path)
 
@@ -120,7 +121,7 @@ class Clouds(NamedTuple):
     seen: Int[Array, ""]
 
 
-class FullLoss(Observer):
+class LastClouds(Observer):
     """Keeps the last `clouds` clouds with the whole loss turned on, and ends the run after a while.
 
     Methods that raise the loss gradually (`Solver.turns_on_loss`) need an unknown number of

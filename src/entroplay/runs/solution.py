@@ -18,6 +18,8 @@ from ..problems.features.base import Moments, Particles, mean_features
 from ..problems.problem import FiniteSum
 
 History = dict[str, np.ndarray]
+RECENT = 10
+"""Number of iterations over which a run's own estimate of the gap is averaged."""
 
 
 class Reason(StrEnum):
@@ -188,13 +190,12 @@ class Solution(eqx.Module):
         return "\n".join(lines)
 
     def _gap_sentence(self) -> str:
-        recent = self.history["gap"][-10:]
-        if np.isnan(recent).all():
-            return "not estimated: this method's moments are its particles' own"
-        mean, error = (
-            float(recent.mean()),
-            float(recent.std(ddof=1) / np.sqrt(len(recent))) if len(recent) > 1 else 0.0,
-        )
+        recent = self.history["gap"][-RECENT:]
+        recent = recent[~np.isnan(recent)]
+        if len(recent) == 0:
+            return "not estimated: the method has no estimate, or its loss was not fully on yet"
+        mean = float(recent.mean())
+        error = float(recent.std(ddof=1) / np.sqrt(len(recent))) if len(recent) > 1 else 0.0
         estimate = f"estimated {mean:.2g} +- {error:.1g} over the last {len(recent)} iterations"
         if mean <= 2 * error:
             estimate += ", not distinguishable from zero with this many particles"

@@ -11,13 +11,11 @@ import numpy as np
 
 from ..problems.features.base import Moments, Particles
 from .history import last_row
-from .solution import Reason, Status
+from .solution import RECENT, Reason, Status
 
 if TYPE_CHECKING:
     from .loop import Loop
 
-WINDOW = 10
-"""Number of iterations whose mean gap is compared with the tolerance."""
 RARELY = 2**31
 """An interval that never shortens a chunk."""
 
@@ -95,24 +93,24 @@ class Tolerance(Rule):
     next_certificate: int = field(default=0, init=False)
 
     def interval(self, done: int) -> int:
-        return WINDOW - done % WINDOW
+        return RECENT - done % RECENT
 
     def verdict(self, loop: Loop) -> Status | None:
-        if not self._promising(loop.done, loop.history["gap"][-WINDOW:]):
+        if not self._promising(loop.done, loop.history["gap"][-RECENT:]):
             return None
         self.next_certificate = loop.done + loop.done // 2
         certificate = self.certify(loop)
         if not (certificate.mixed and certificate.bound <= self.tolerance):
             return None
-        sentence = f"certified to be at most {certificate.bound:.3g} above the optimum"
-        return Status(Reason.CONVERGED, f"{sentence} after {loop.done} iterations.")
+        sentence = f"after {loop.done} iterations certified to be {certificate.verdict}."
+        return Status(Reason.CONVERGED, sentence)
 
     def _promising(self, done: int, recent: np.ndarray) -> bool:
         """Whether the estimated gap is below the tolerance.
 
-        Checked every `WINDOW` iterations, so that results do not depend on timing. Methods without
+        Checked every `RECENT` iterations, so that results do not depend on timing. Methods without
         an estimate (NaN) are always worth a certificate.
         """
-        if done % WINDOW or done < self.next_certificate:
+        if done % RECENT or done < self.next_certificate:
             return False
         return bool(np.isnan(recent).all() or np.nanmean(recent) <= self.tolerance)

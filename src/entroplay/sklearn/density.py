@@ -178,7 +178,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         rng, log = np.random.default_rng([seed, n]), NewtonLog(max_iter)
         for count, budget in zip((particles, GROWTH * particles), BUDGETS, strict=True):
             support = solve_on_support(problem, count, rng, last=support, rounds=ROUNDS, log=log)
-            solution = solution_of(problem, support, log, seed)
+            solution = as_solution(problem, support, log, seed)
             self.solution_ = solution.first_rows(n)
             # The certificate is that of the padded rows: it compiles once for nearly equal sizes.
             self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
@@ -226,7 +226,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         return self._coordinates.undo(chosen + self.bandwidth_ * rng.standard_normal(chosen.shape))
 
 
-def solution_of(problem: MixingProblem, support: Support, log: NewtonLog, seed: int) -> Solution:
+def as_solution(problem: MixingProblem, support: Support, log: NewtonLog, seed: int) -> Solution:
     """The measure on the support as a `Solution` in double precision, with padded rows."""
     n, size = len(problem.rows), bucket(len(problem.rows))
     kept = support.weights > 0

@@ -1,4 +1,4 @@
-"""From weighted rows to a certified network, in rounds that each end with a certificate."""
+"""Fit a network to weighted rows, in rounds that each end with a certificate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..problems.features.base import FeatureMap, Particles
 from ..problems.losses.base import Loss
 from ..problems.problem import FiniteSum
 from ..runs.history import joined
-from ..runs.observers import FullLoss
+from ..runs.observers import LastClouds
 from ..runs.solution import Solution
 from ..verbs.certificate import Certificate
 from ..verbs.certify import certify
@@ -35,11 +35,11 @@ QUICK, THOROUGH = 100, 1000
 ISLAND = 64
 """Number of particles in each island of a certificate."""
 WORTH_WHILE = 2.0
-"""Factor by which a bound may be hoped to fall faster than the number of iterations grows."""
+"""A fit goes on only while bound / tol is at most this factor times max_iter / iterations done."""
 TEMPERING = (1e-3, 1e-2, 0.03, 0.1, 0.3)
 """Multiples of the dual along which a certificate approaches it without a path from the prior."""
 POOLED_RIDGE = 1e-4
-"""Ridge of the weights of pooled clouds: a short run does not know its moments more precisely."""
+"""Ridge of the weights of pooled clouds; the moments of a short run are no more precise."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Trained:
 
     solution: Solution
     clouds: list[Particles]
+    rising: int
+    """Number of iterations before the whole loss was on."""
 
     def pooled(self) -> Solution:
         """The solution with all those clouds as particles, weighted so as to meet the moments."""
@@ -91,7 +93,7 @@ class Trainer:
         return bucket(len(self.rows))
 
     def clouds(self, iterations: int) -> int:
-        """Number of clouds that are kept of a run with so many iterations of the whole loss."""
+        """Number of clouds to keep from a run with this many iterations at the full loss."""
         return min(max(LEAST_CLOUDS, -(-PARTICLES // self.particles)), iterations)
 
     @cached_property
@@ -127,14 +129,15 @@ class Trainer:
             iterations=limit,
             seed=seed,
             start=start,
-            observers={"clouds": FullLoss(clouds, iterations)},
+            observers={"clouds": LastClouds(clouds, iterations)},
             progress=progress,
         )
         solution = solution_of(loop, status, seed, calibrate=False)
-        kept, count = loop.memory("clouds")
+        kept, seen = loop.memory("clouds")
         # A run that was cut short has fewer clouds: the last one takes the place of the missing.
-        there = list(kept[max(0, clouds - int(count)) :])
-        return Trained(solution, (there + [solution.particles] * clouds)[:clouds])
+        there = list(kept[max(0, clouds - int(seen)) :])
+        there = (there + [solution.particles] * clouds)[:clouds]
+        return Trained(solution, there, rising=max(0, loop.done - int(seen)))
 
     def fit(
         self,
@@ -175,24 +178,25 @@ class Trainer:
             if not from_prior:
                 approach = jnp.stack([b * solution.dual for b in TEMPERING])
             elif approach is None:
-                approach = _without_detours(solution)
+                approach = _without_detours(trained)
             certificate = certify(
                 solution, seed=self.seed, particles=ISLAND, budget=budget, path=approach
             )
             self.say(f"{done} iterations: {certificate.verdict}")
             met = certificate.mixed and certificate.bound <= tol
+            # The bound falls at best WORTH_WHILE times as fast as iterations grow: beyond that, the
+            # iterations left cannot reach tol.
             hopeless = certificate.bound > WORTH_WHILE * tol * max_iter / done
             if met or hopeless or done >= max_iter or solution.status == "diverged":
                 return trained, certificate
             length, budget, start = 2 * length, THOROUGH, solution
 
 
-def _without_detours(solution: Solution) -> np.ndarray:
+def _without_detours(trained: Trained) -> np.ndarray:
     """The path as far as the loss was being turned on.
 
     After that a run circles around its goal. A certificate that followed it there would spend most
-    of its time on edges of hardly any length.
+    of its time on edges of hardly any length. A full path drops vectors whose neighbours are close,
+    which is after the rise: its first entries are those of the rise.
     """
-    beta = solution.history.get("beta", np.ones(1))
-    rising = int(np.argmax(beta >= 1)) if (beta >= 1).any() else len(beta)
-    return np.asarray(solution.path)[: rising + 1]
+    return np.asarray(trained.solution.path)[: trained.rising + 1]

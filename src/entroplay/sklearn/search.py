@@ -11,7 +11,7 @@ from ..runs.solution import Solution
 from .fit import ITERATIONS, Trainer
 
 HELD_OUT = 0.2
-"""Fraction of the rows that judges temperatures and penalties."""
+"""Fraction of the rows held out to score temperatures and penalties."""
 LEAST_SEARCHED = 10
 """With fewer distinct rows there is no search: the temperature is `FALLBACK * hottest`."""
 FALLBACK = 0.1
@@ -59,7 +59,7 @@ def search(
     if n < LEAST_SEARCHED:
         chosen = hottest * FALLBACK if temperature is None else temperature
         return chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, []
-    judge = _Judge(trainer, held_out_rows(trainer))
+    judge = _Scorer(trainer, held_out_rows(trainer))
     ladder = [float(hottest * t) for t in LADDER if t * n >= COLDEST] or [hottest]
     best, misses, start = None, 0, None
     for value in ladder if temperature is None else [temperature]:
@@ -81,7 +81,7 @@ def search(
 
 
 def held_out_rows(trainer: Trainer) -> np.ndarray:
-    """A mask of the rows that judge and are not learned from."""
+    """A mask of the held-out rows, which score candidates and are not learned from."""
     rows = trainer.rows
     rng = np.random.default_rng([trainer.seed, len(rows)])
     groups = rows.y[:, 0] if trainer.stratify else np.zeros(len(rows))
@@ -117,7 +117,7 @@ class _Candidate:
         return bool(mean > error / 2)
 
 
-class _Judge:
+class _Scorer:
     """Makes candidates, all on the same split.
 
     A row held out is a row without weight: it does not influence the fit, but the solver computes

@@ -23,7 +23,7 @@ class Certificate:
         primal: L(q_g), with `primal_error`.
         dual: D(g), with `dual_error`.
         log_partition: log Z_g, with `log_partition_error` and the `method` that gave it.
-        reason: in what the clouds disagree; empty if they agree.
+        reason: what the clouds disagree about; empty if they agree.
         islands: the number of independent clouds.
         particles: the number of particles in each island.
         pulls: gradient passes over all particles of the islands.
@@ -48,7 +48,7 @@ class Certificate:
 
     @property
     def verdict(self) -> str:
-        """The verdict in one line, the same wherever a certificate is mentioned."""
+        """The verdict in one line."""
         trust = "the clouds agree" if self.mixed else f"not verified: {self.reason}"
         return f"at most {self.bound:.3g} above the global optimum ({trust})"
 

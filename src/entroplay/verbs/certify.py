@@ -19,10 +19,11 @@ from ..base.arguments import invalid, real_array, seed_number, whole
 from ..base.compilation import traced
 from ..measures.gap import bregman_gap, fenchel_young_gap, rowwise_square
 from ..measures.weights import effective_number
-from ..methods.smc import JUMPS, PATH, STEPS
+from ..methods.smc import JUMPS, STEPS
 from ..problems.features.base import Moments, Particles
 from ..problems.losses.base import row_dot
 from ..problems.problem import FiniteSum
+from ..runs.observers import PATH
 from ..runs.solution import Solution
 from .certificate import Certificate
 from .evidence import Evidence, gather, own_cloud
@@ -131,7 +132,7 @@ def certify_dual(
 def _judge(
     problem: FiniteSum, key: PRNGKeyArray, dual: Dual, evidence: Evidence, size: int, own_size: int
 ) -> Certificate:
-    """From evidence to numbers and a verdict."""
+    """Compute the certificate: gap and errors, agreement of the clouds, log Z_g."""
     # Island b has the weight v_b, proportional to its estimate of Z_g / Z_0.
     log_ratios = np.asarray(evidence.islands.log_ratio, np.float64)
     v = np.exp(log_ratios - log_ratios.max())
@@ -218,7 +219,7 @@ class Agreement(NamedTuple):
 
     @property
     def objection(self) -> str:
-        """In what the clouds disagree; empty if they agree."""
+        """What the clouds disagree about; empty if they agree."""
         comparable = np.isfinite([self.between, self.distance, self.expected]).all()
         if not comparable or self.masses < 1 / 2:
             return "the islands disagree about the mass of what they found"

@@ -99,7 +99,7 @@ def from_replicates(problem: FiniteSum, log_ratios: np.ndarray, method: str) -> 
 def prior_log_partition(problem: FiniteSum) -> float:
     """log Z_0 = (d/2) log(pi temperature / l2), or the sum of (1/2) log(pi temperature / l2_j).
 
-    Z_0 normalises the Gaussian prior nu of eq. (12).
+    Z_0 normalises the Gaussian prior nu, see below eq. (12).
     """
     l2 = np.broadcast_to(np.asarray(problem.l2, np.float64), (problem.dim,))
     return float(np.log(np.pi * problem.temperature / l2).sum()) / 2

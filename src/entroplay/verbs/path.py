@@ -15,7 +15,8 @@ from ..problems.losses import Loss
 from ..problems.problem import FiniteSum
 from ..runs.progress import progress_bar
 from ..runs.solution import Solution
-from .certify import Certificate, certify
+from .certificate import Certificate
+from .certify import certify
 from .solve import solve
 
 

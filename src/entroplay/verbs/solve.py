@@ -27,7 +27,8 @@ from ..runs.observers import DualPath, Observer
 from ..runs.progress import progress_bar
 from ..runs.solution import Solution, Status
 from ..runs.stopping import Callback, Report, Rule, Tolerance
-from .certify import Certificate, Dual, certify_dual
+from .certificate import Certificate
+from .certify import Dual, certify_dual
 
 START = 0x73746172
 """Separates the randomness of a solver's `init` from the draws of the prior."""
@@ -144,6 +145,10 @@ def solution_of(loop: Loop, status: Status, seed: int, *, calibrate: bool) -> So
     """The result of a run, with calibrated or with equal weights."""
     problem, solver, state = loop.problem, loop.solver, loop.state
     m = state.particles.shape[0]
+    if "path" in loop.observers:
+        path = loop.memory("path").recorded()
+    else:
+        path = np.zeros((0, *problem.features.shape), problem.dtype)
     with problem.precision():
         if calibrate:
             weights = calibrated_weights(problem, state.particles, state.moments)
@@ -158,7 +163,7 @@ def solution_of(loop: Loop, status: Status, seed: int, *, calibrate: bool) -> So
             weights=weights,
             history=loop.history,
             status=status,
-            path=jax.device_put(loop.memory("path").recorded()),
+            path=jax.device_put(path),
             seed=seed,
             iterate=solver.iterate(state),
         )
@@ -167,7 +172,7 @@ def solution_of(loop: Loop, status: Status, seed: int, *, calibrate: bool) -> So
 def _certificate(loop: Loop) -> Certificate:
     """An independent judgement of the run's present dual."""
     state, problem = loop.state, loop.problem
-    dual = loop.solver.dual(traced(problem), state)
+    dual = loop.solver.dual(problem, state)
     recorded = loop.memory("path").recorded()
     judged = Dual.of(problem, dual, state.moments, recorded)
     return certify_dual(problem, judged, state.particles, seed=loop.done)

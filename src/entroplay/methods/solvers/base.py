@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,23 +18,14 @@ from ...problems.problem import FiniteSum
 from ..samplers import Sampler, SamplerInfo
 
 
-class State(Protocol):
-    """The part that the states of all solvers have in common."""
-
-    @property
-    def particles(self) -> Particles: ...
-    @property
-    def moments(self) -> Moments: ...
-
-
 class Start(NamedTuple):
     """The starting point of a run: a cloud and moments."""
 
     particles: Particles
     moments: Moments
-    """Those of the cloud, unless the start is warm and the data are the same."""
+    """Mean features of the cloud, or an earlier solution's moments if the data are the same."""
     warm: bool
-    """Whether the cloud comes from an earlier solution. Otherwise it is drawn from the prior."""
+    """Whether the cloud comes from elsewhere than the prior, such as an earlier solution."""
     key: PRNGKeyArray
     """Randomness for `init`, apart from that of the steps."""
     beta: float = 1.0

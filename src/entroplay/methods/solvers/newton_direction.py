@@ -81,11 +81,11 @@ def crossed_direction(
         second, more = newton_direction(problem, cloud, moments, beta, new_beta, 1 - one, one)
         return (first + second) / 2, count + more
 
-    everybody = jnp.ones_like(one)
+    all_members = jnp.ones_like(one)
     return jax.lax.cond(
         crossed,
         both,
-        lambda: newton_direction(problem, cloud, moments, beta, new_beta, everybody, everybody),
+        lambda: newton_direction(problem, cloud, moments, beta, new_beta, all_members, all_members),
     )
 
 

@@ -29,7 +29,7 @@ def cosine_teacher(
 
 
 def paper_network(*, temperature: float = 0.01, l2: float = 0.01, seed: int = 0) -> FiniteSum:
-    """The paper's Section 5: n = 500, d = 5, squared loss, a tanh student with a bias.
+    """The network of Section 6.1: n = 500, d = 5, squared loss, a tanh student with a bias.
 
     >>> import entroplay as ep
     >>> ep.teacher.paper_network()
