@@ -20,14 +20,17 @@ SECONDS_PER_ITERATION = 0.004
 def clock(monkeypatch):
     """A clock that only iterations advance: what is tested does not depend on the machine."""
     now = SimpleNamespace(seconds=0.0)
-    advance = loop.Loop.advance
 
-    def timed(self, length):
-        status = advance(self, length)
-        now.seconds += SECONDS_PER_ITERATION * length
-        return status
+    def timed(advance):
+        def chunk(*arguments):
+            outcome = advance(*arguments)
+            now.seconds += SECONDS_PER_ITERATION * int(outcome.completed)
+            return outcome
 
-    monkeypatch.setattr(loop.Loop, "advance", timed)
+        return chunk
+
+    chunks = {level: timed(advance) for level, advance in loop.ADVANCE.items()}
+    monkeypatch.setattr(loop, "ADVANCE", chunks)
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
     return now
 

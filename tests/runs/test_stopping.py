@@ -64,7 +64,7 @@ def certifying(bound, mixed=True):
 
     def certify(loop):
         made.append(loop.done)
-        return SimpleNamespace(bound=bound, mixed=mixed)
+        return SimpleNamespace(bound=bound, mixed=mixed, verdict=f"at most {bound} (a verdict)")
 
     return certify, made
 
@@ -79,7 +79,7 @@ def test_a_certificate_below_the_tolerance_ends_the_run_at_the_end_of_a_window()
     certify, made = certifying(0.05)
     loop, status = driven(0.1, certify)
     assert status == "converged"
-    assert status.message == "certified to be at most 0.05 above the optimum after 10 iterations."
+    assert status.message == "after 10 iterations certified to be at most 0.05 (a verdict)."
     assert made == [loop.done] == [RECENT]
 
 
