@@ -20,7 +20,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 import pytest  # noqa: E402
 
-LONG_PAGES = ("tutorial.md", "choosing.md", "estimators.md")
+LONG_PAGES = ("tutorial.md", "choosing.md", "estimators.md", "iterate.md", "painting.md")
 """Pages whose examples are problems of real size; `make test-all` runs them."""
 ESTIMATORS = Path(__file__).parents[1] / "src" / "entroplay" / "sklearn"
 """Folder of the estimators, whose examples are of real size as well."""

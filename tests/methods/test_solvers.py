@@ -277,7 +277,7 @@ ORACLE = {
     "problem",
     ["logistic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("squared", "negative log"))],
 )
-@pytest.mark.parametrize("name", solvers("EFP", "MFLD", "NewtonEFP", "PDA", "PSDCA"))
+@pytest.mark.parametrize("name", solvers("EFP", "NewtonEFP", "PSDCA"))
 def test_every_solver_agrees_with_the_oracle(name, problem):
     """By quadrature, q_g with g = solution.dual is at most `bound` above the minimum.
 

@@ -41,6 +41,7 @@ def test_all_parts_are_written_and_none_surprises(everything):
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # nothing is fetched from elsewhere
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_numbers(everything, tmp_path):
     assert main(["reproduce", "fig1", "--scale", "quick", "--out", str(tmp_path), "--quiet"]) == 0
     for name in ("fig1.json", "fig1.svg"):
