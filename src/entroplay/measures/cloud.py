@@ -6,6 +6,7 @@ The features are kept in memory where they are small.
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -41,6 +42,11 @@ class SeenCloud(eqx.Module):
             if m * int(np.prod(features.shape)) <= KEPT_ELEMENTS:
                 return SeenCloud(features, particles, features.values(particles, features.rows))
         return SeenCloud(features, particles, None)
+
+    @staticmethod
+    def all_values(features: FeatureMap, particles: Particles) -> SeenCloud:
+        """A small cloud whose features are kept as one array, whatever they are."""
+        return SeenCloud(features, particles, features.values(particles, features.rows))
 
     @property
     def passes_per_product(self) -> int:
@@ -89,12 +95,30 @@ class SeenCloud(eqx.Module):
         mean = self.average(weights)
         if self.matrix is None:
             return self.features.gram(self.particles, weights, mean)
-        if self.outputs is None:
-            matrix = self.matrix
-        else:
-            matrix = self.matrix[:, :, None] * self.outputs[:, None, :]
-        deviation = (matrix - mean[None]).reshape(self.particles.shape[0], -1)
+        if self.outputs is not None:
+            return self._gram_by_channels(weights, mean)
+        deviation = (self.matrix - mean[None]).reshape(self.particles.shape[0], -1)
         return (deviation * weights[:, None]).T @ deviation
+
+    def _gram_by_channels(self, weights: Float[Array, "m"], mean: Moments) -> Float[Array, "nk nk"]:
+        """The covariance from the factors, channel by channel: h is never formed.
+
+        Centred first: a difference of second moments would lose digits in single precision.
+        """
+        u, v = self.matrix, self.outputs
+        assert u is not None and v is not None
+
+        def deviation(channel: Array) -> Float[Array, "m n"]:
+            return u * v[:, channel][:, None] - mean[:, channel][None]
+
+        def against_all(channel: Array) -> Float[Array, "k n n"]:
+            left = (weights[:, None] * deviation(channel)).T
+            return jax.lax.map(lambda other: left @ deviation(other), channels)
+
+        channels = jnp.arange(v.shape[1])
+        # From (k, k', n, n') to rows and channels (n, k, n', k').
+        blocks = jnp.transpose(jax.lax.map(against_all, channels), (2, 0, 3, 1))
+        return blocks.reshape(mean.size, mean.size)
 
 
 def covariance_product(

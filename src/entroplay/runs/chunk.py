@@ -46,7 +46,8 @@ def _advance_chunk(
 ) -> Outcome:
     """Run at most `length` iterations, starting with iteration `first`.
 
-    Stops before the first state that is not finite, and after the first that satisfies an observer.
+    Stops before the first state that is not finite, and after the first that satisfies an observer
+    or waits for Python.
     """
 
     def iterate(state: Any, i: Array) -> tuple[Any, Info]:
@@ -72,8 +73,8 @@ def _advance_chunk(
         return i + fine.astype(i.dtype), state, memories, buffers, fine, enough
 
     def going(carry: tuple[Any, ...]) -> Array:
-        i, _, _, _, fine, enough = carry
-        return (i < length) & fine & ~enough
+        i, state, _, _, fine, enough = carry
+        return (i < length) & fine & ~enough & ~solver.waits(state)
 
     yes, no = jnp.asarray(True), jnp.asarray(False)
     begin = (jnp.zeros_like(first), state, memories, buffers, yes, no)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -111,6 +112,11 @@ class Loop:
         return self.latest.state
 
     @property
+    def size(self) -> int:
+        """Number of particles."""
+        return self.state.particles.shape[0]
+
+    @property
     def history(self) -> History:
         return self.latest.history
 
@@ -129,12 +135,12 @@ class Loop:
         show_progress: Callable[[int, History], None] = lambda length, history: None,
     ) -> Status:
         """Run chunk after chunk until there is a reason to stop."""
-        count, compiled_stage = 1, None
+        count, compiled = 1, None
         try:
             while self.done < self.iterations:
-                if self.latest.stage != compiled_stage:
+                if (self.latest.stage, self.size) != compiled:
                     self.advance(0)  # compiles; the clock of the history starts afterwards
-                    count, compiled_stage = 1, self.latest.stage
+                    count, compiled = 1, (self.latest.stage, self.size)
                 until_stage_ends = self.stages[self.latest.stage].last - self.done
                 looks = [rule.interval(self.done) for rule in rules]
                 length = min(count, until_stage_ends, *looks)
@@ -148,6 +154,7 @@ class Loop:
                 # Lazily: no rule is asked once there is a reason to stop.
                 verdicts = (rule.verdict(self) for rule in rules)
                 status = status or next((v for v in verdicts if v is not None), None)
+                status = status or self._attend()
                 if status is not None:
                     return status
                 self.latest = self._following()
@@ -192,6 +199,28 @@ class Loop:
                 if bool(observer.satisfied(self.memory(name))):
                     return observer.status(self.memory(name), self.done)
         return None
+
+    def _attend(self) -> Status | None:
+        """Let the solver help a state that waits; returns why the run ends with it, if it does."""
+        if self.done == self.iterations or not bool(self.solver.waits(self.state)):
+            return None
+        # Iterations use the numbers from zero on, so these are different from all of them.
+        key = jax.random.fold_in(self.start_key, self.done)
+        state, message = self.solver.resumed(self.problem, key, self.state)
+        if message is not None:
+            return Status(Reason.TOO_FEW_PARTICLES, message)
+        self._replace_state(state)
+        return None
+
+    def _replace_state(self, state: Any) -> None:
+        """Go on from another state of the same stage, whose arrays may have other shapes."""
+        memories = dict(self.latest.memories)
+        for name, observer in self.observers.items():
+            empty = observer.init(self.problem, state)
+            shapes = (jax.tree.map(np.shape, tree) for tree in (empty, memories[name]))
+            # Memories that do not depend on the size of the cloud stay.
+            memories[name] = memories[name] if len(set(map(str, shapes))) == 1 else empty
+        self.latest = self.latest._replace(state=state, memories=memories)
 
     def keep_checkpoints(self, checkpoints: Checkpoints) -> None:
         """Continue from the checkpoint if there is one, and save the run there from now on."""

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     ITERATIONS = "iterations"
     CALLBACK = "callback"
     DIVERGED = "diverged"
+    TOO_FEW_PARTICLES = "too few particles"
     INTERRUPTED = "interrupted"
 
 

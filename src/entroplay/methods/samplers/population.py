@@ -100,17 +100,26 @@ def _half_by_half(
     return walkers, jnp.mean(rates)
 
 
+def below(bits: Array, limit: int) -> Array:
+    """Whole numbers from 0 to limit - 1 out of 32 random bits each, uniform to limit / 2^32.
+
+    `jax.random.randint` draws twice for an exact result and splits its key first: five times the
+    compiled program, for a bias that no cloud can show.
+    """
+    return (bits % jnp.uint32(limit)).astype(jnp.int32)
+
+
 def _difference(
     key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]
 ) -> tuple[Particles, Float[Array, "m"]]:
     """Proposals of a jump. They are symmetric, so log p(theta) - log p(theta') is zero."""
-    a_key, b_key, gamma_key = jax.random.split(key, 3)
     count, d = movers.shape
-    a = jax.random.randint(a_key, (count,), 0, donors.shape[0])
+    first, second, coin = jax.random.bits(key, (3, count))
+    a = below(first, donors.shape[0])
     # b is uniform over the donors other than a: draw from one fewer and skip a.
-    b = jax.random.randint(b_key, (count,), 0, donors.shape[0] - 1)
+    b = below(second, donors.shape[0] - 1)
     b = b + (b >= a).astype(b.dtype)
-    far = jax.random.bernoulli(gamma_key, FAR_JUMPS, (count,))
+    far = coin % 2 == 0
     gamma = jnp.where(far, 1.0, LOCAL_SCALE / (2 * d) ** 0.5).astype(movers.dtype)
     return movers + gamma[:, None] * (donors[a] - donors[b]), jnp.zeros(count, movers.dtype)
 
@@ -119,17 +128,18 @@ def _independent(
     key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]
 ) -> tuple[Particles, Float[Array, "m"]]:
     """Proposals of a leap, with log p(theta) - log p(theta') of the kernel density p."""
-    centre_key, pick_key, noise_key = jax.random.split(key, 3)
+    pick_key, noise_key = jax.random.split(key)
     count, d = movers.shape
     kernels = min(KERNELS, donors.shape[0])
-    centres = donors[jax.random.randint(centre_key, (kernels,), 0, donors.shape[0])]
+    picks = jax.random.bits(pick_key, (kernels + count,))
+    centres = donors[below(picks[:kernels], donors.shape[0])]
 
     # Kernels have the donors' covariance, scaled by the width that Silverman (1986) recommends.
     width = KERNEL_WIDTH * (4 / ((d + 2) * centres.shape[0])) ** (1 / (d + 4))
     covariance = jnp.cov(donors, rowvar=False).reshape(d, d)
     ridge = KERNEL_RIDGE * jnp.trace(covariance) / d + jnp.finfo(donors.dtype).tiny
     root = width * jnp.linalg.cholesky(covariance + ridge * jnp.eye(d, dtype=donors.dtype))
-    chosen = jax.random.randint(pick_key, (count,), 0, centres.shape[0])
+    chosen = below(picks[kernels:], kernels)
     proposal = centres[chosen] + jax.random.normal(noise_key, movers.shape, movers.dtype) @ root.T
 
     # In whitened coordinates the kernels are standard normal. Their mean is subtracted first,

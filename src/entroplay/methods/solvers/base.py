@@ -31,6 +31,9 @@ class Start(NamedTuple):
     beta: float = 1.0
     """The cloud follows q_{beta g}, where g is the dual of the moments. Below one only for solvers
     with `turns_on_loss`."""
+    most: int = 0
+    """Number of particles up to which the cloud may grow; it may not if it is smaller than the
+    cloud."""
 
 
 class Info(NamedTuple):
@@ -127,6 +130,20 @@ class Solver(eqx.Module):
     def target(self, problem: FiniteSum, state: Any) -> Moments:
         """The dual vector whose Gibbs measure the particles of this state follow."""
         return self.dual(problem, state)
+
+    def waits(self, state: Any) -> Array:
+        """Whether the state needs `resumed` before the next step. Never, by default."""
+        return jnp.asarray(False)
+
+    def resumed(
+        self, problem: FiniteSum, key: PRNGKeyArray, state: Any
+    ) -> tuple[Any, str | None]:
+        """A state from which the run can go on, which may have more particles; or the same state
+        and the reason why the run ends with it.
+
+        Called outside the compiled loop, for states that wait.
+        """
+        return state, None
 
     def iterate(self, state: Any) -> Particles | None:
         """A cloud whose law is the method's iterate mu^(t), or None if the method has none."""

@@ -1,4 +1,4 @@
-"""Newton's method on the fixed point of fictitious play, while the loss is turned on gradually."""
+"""Newton's method on the fixed point of fictitious play, along a path from hot to cold."""
 
 from __future__ import annotations
 
@@ -9,40 +9,46 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ...base.compilation import traced
 from ...base.registry import storable
 from ...measures.cloud import SeenCloud
 from ...measures.gap import bregman_gap, rowwise_square, sampling_bias
 from ...measures.gibbs import Gibbs
-from ...measures.weights import RESAMPLE_AT, effective_sample_size, largest_step, systematic
+from ...measures.weights import systematic
 from ...problems.features.base import Moments, Particles
 from ...problems.problem import FiniteSum
 from ..samplers import MALA, Sampler, sampler_or_default
 from .base import Info, Solver, Start
-from .newton_direction import crossed_direction
+from .newton_descent import Moved, descend, mean_direction, trusted
 
 FLOOR, RESTART = 1.5, 8.0
 """Bounds of the squared residual, as multiples of its sampling noise. Below FLOOR the running mean
 grows longer; above RESTART it starts again. In between it keeps its length: a residual that stands
 out says that the moments are not right yet."""
-EASY = 0.75
-"""Effective share of the cloud above which a step was easy, and the reach of beta grows."""
-REACH_GROWTH, REACH_CUT, LONGEST_REACH = 1.5, 2, 20
-"""Factor by which the reach grows after an easy step, divisor after a shortened one, and limit."""
-SLACK = 0.98
-"""Factor on RESAMPLE_AT in the trust region, because `largest_step` ends at RESAMPLE_AT itself."""
-SHORTENING, MOST_TRIES = 0.7, 40
-"""Factor by which the trust region shortens a step that fails, and maximum number of tries."""
+WELL = 6.0
+"""Particles per effective degree of freedom with which the dual is well determined."""
+PATIENCE = 3
+"""Successive iterations without a lower temperature after which the cloud is too small for one."""
 
 
 class NewtonColumns(NamedTuple):
-    """Columns that only this solver adds to the history."""
+    """Columns that only this solver adds to the history.
 
+    All but `beta` are about the temperature at which the iteration began.
+    """
+
+    temperature: Float[Array, ""]
+    """The problem's temperature divided by beta; infinite at the prior."""
     beta: Float[Array, ""]
     """Fraction of the loss that was turned on at the end of the iteration."""
-    step_kept: Float[Array, ""]
-    """Fraction of the Newton step that was taken."""
+    d_eff: Float[Array, ""]
+    """Effective number of degrees of freedom."""
     effective_sample_size: Float[Array, ""]
-    """Effective share of the particles after re-weighting to the new Gibbs measure."""
+    """Effective share of the particles after the dual was solved on them."""
+    inner_steps: Float[Array, ""]
+    """Newton steps of all solves of the iteration."""
+    leave_one_out: Float[Array, ""]
+    """The loss at the moments that rows would have without themselves."""
     residual_over_floor: Float[Array, ""]
     """The squared residual P - H, divided by its expectation under sampling noise alone."""
 
@@ -55,25 +61,35 @@ class NewtonEFPState(eqx.Module):
     beta: Float[Array, ""]
     averaged: Float[Array, ""]
     """Number of iterations in the running mean: 1 until the noise floor is reached."""
-    reach: Float[Array, ""]
-    """Factor by which beta may rise further than plain re-weighting allows. The Newton step
-    counteracts the rise of beta, so the two together change the Gibbs measure less."""
+    first_try: Int[Array, ""]
+    """The first of SHORTENINGS that is tried: one before the last one that succeeded."""
+    stuck: Int[Array, ""]
+    """Successive iterations in which no lower temperature could be reached."""
+    d_eff: Float[Array, ""]
+    """Effective number of degrees of freedom, as the last solve had it."""
+    most: Int[Array, ""]
+    """Number of particles up to which the cloud may grow."""
     sampler: Any
 
 
 @storable
 class NewtonEFP(Solver):
-    r"""Solves H = E_q[h], q = q_{loss'(H)}, by Newton steps whose Jacobian the particles estimate.
+    r"""Solves the dual problem on a cloud that is led from the prior to the optimum.
 
-    The Jacobian of H -> E_q[h] is -J with J = Cov_q(h) W loss''(H) / temperature. To start exactly,
-    the loss is multiplied by beta, which rises from 0 (the prior) to 1. How fast it rises, and how
-    much of each Newton step is taken, is limited by how far the cloud can be re-weighted. Each
-    iteration re-weights, resamples and moves the cloud: a sequential Monte Carlo sampler whose path
-    is the optimisation. At the noise floor steps become a running mean (1/k), with covariance and
-    residual from opposite halves of the cloud.
+    With the prior fixed, beta times the loss is the problem at temperature / beta. As beta rises
+    from 0 to 1, the run passes through the solutions of all higher temperatures. Each iteration
+    maximises the dual on the present cloud to convergence, by Newton's method, then again at the
+    lowest temperature to which the cloud can be re-weighted, where it is resampled and moved: a
+    sequential Monte Carlo sampler whose path is the optimisation. At the noise floor of the last
+    temperature steps become a running mean (1/k), with covariance and residual from opposite halves
+    of the cloud.
+
+    The cloud must have several particles per effective degree of freedom. Where `solve` may choose
+    their number, the cloud grows; where it is given and too small for a temperature, the run ends
+    above it and says so.
 
     Args:
-        sampler: moves the cloud; default `MALA(steps=5, jumps=1, leaps=1)`.
+        sampler: moves the cloud; default `MALA(steps=5, jumps=5, leaps=1)`.
     """
 
     nickname: ClassVar[str] = "newton"
@@ -82,14 +98,22 @@ class NewtonEFP(Solver):
     sampler: Sampler
 
     def __init__(self, sampler: Sampler | None = None):
-        default = MALA(steps=5, jumps=1, leaps=1)
+        default = MALA(steps=5, jumps=5, leaps=1)
         self.sampler = sampler_or_default("NewtonEFP", sampler, default)
 
     def init(self, problem: FiniteSum, start: Start, iterations: int) -> NewtonEFPState:
-        one = jnp.ones((), problem.dtype)
-        beta = start.beta * one if start.warm else jnp.zeros_like(one)
+        one, zero = jnp.ones((), problem.dtype), jnp.zeros((), jnp.int32)
+        beta = start.beta * one if start.warm else 0 * one
         return NewtonEFPState(
-            start.particles, start.moments, beta, one, one, self.sampler.init(problem)
+            start.particles,
+            start.moments,
+            beta,
+            averaged=one,
+            first_try=zero,
+            stuck=zero,
+            d_eff=0 * one,
+            most=jnp.asarray(start.most, jnp.int32),
+            sampler=self.sampler.init(problem),
         )
 
     def step(
@@ -101,28 +125,29 @@ class NewtonEFP(Solver):
         mean, covariance = cloud.mean_and_covariance()
         potential = cloud.potential(problem.weigh(problem.slope(state.moments)))
 
-        # beta' as far as re-weighting alone would allow, times the reach that earlier steps earned.
-        plain = largest_step(potential / problem.temperature, 1 - state.beta)
-        beta = jnp.minimum(state.beta + state.reach * plain, 1)
-
-        # The residual P - H in units of its own sampling noise decides the gain 1/k of the step.
+        # The residual P - H in units of its own sampling noise decides the gain 1/k of the mean.
         floor = 2 * sampling_bias(problem, state.moments, covariance, m)
         curvature = problem.loss.curvature(state.moments)
         square = rowwise_square(curvature, mean - state.moments)
         excess = problem.weights @ square / floor
         averaged = _averaged(state, excess)
 
-        # The Newton direction, shortened until the cloud can follow. Halves are crossed in the
-        # running mean, where a bias of O(1/m) would not average out.
-        direction, solves = crossed_direction(
-            problem, cloud, state.moments, state.beta, beta, averaged > 1
+        # The answer at the present temperature, and the way to a lower one. Where the temperature
+        # stays, there is a step of the running mean instead.
+        way = descend(problem, cloud, state, potential)
+        here, lower = way.here, way.lower
+
+        def stay() -> Moved:
+            direction = mean_direction(problem, cloud, state, here, averaged)
+            return trusted(problem, cloud, state, direction, potential, 1 / averaged)
+
+        goal = jax.lax.cond(
+            way.found, lambda: Moved(lower.moments, lower.beta, lower.log_weights), stay
         )
-        trusted = _trusted(problem, cloud, state, beta, direction, potential, 1 / averaged)
-        ess = effective_sample_size(trusted.log_weights) / m
 
         # Re-weighted, resampled and moved, the cloud follows the new Gibbs measure.
-        chosen = systematic(resample_key, trusted.log_weights)
-        gibbs = Gibbs(problem, trusted.beta * problem.slope(trusted.moments))
+        chosen = systematic(resample_key, goal.log_weights)
+        gibbs = Gibbs(problem, goal.beta * problem.slope(goal.moments))
         particles, sampler, moved = self.sampler.run(
             move_key, gibbs, state.particles[chosen], state.sampler, iteration
         )
@@ -130,18 +155,35 @@ class NewtonEFP(Solver):
         # The gap is that of the old moments, at which `mean` was sampled, once beta = 1.
         bias = sampling_bias(problem, mean, covariance, m)
         gap = bregman_gap(problem, mean, state.moments) - bias
-        products = cloud.passes_per_product * (1 + 2 * solves + trusted.tries)
         info = Info.of(
             problem,
-            state.moments,
+            # A running mean is better than its last contribution.
+            jnp.where(averaged > 1, state.moments, here.moments),
             mean,
             gap=jnp.where(state.beta < 1, jnp.nan, gap),
-            passes=moved.pulls + 1 + products,
-            extra=NewtonColumns(trusted.beta, trusted.share, ess, excess),
+            passes=moved.pulls + 1 + cloud.passes_per_product * (1 + 2 * way.products),
+            extra=NewtonColumns(
+                temperature=problem.temperature / state.beta,
+                beta=goal.beta,
+                d_eff=here.d_eff,
+                effective_sample_size=here.share,
+                inner_steps=way.steps.astype(problem.dtype),
+                leave_one_out=way.left_out,
+                residual_over_floor=excess,
+            ),
             **moved._asdict(),
         )
-        reach = _next_reach(state, trusted, ess)
-        state = NewtonEFPState(particles, trusted.moments, trusted.beta, averaged, reach, sampler)
+        state = NewtonEFPState(
+            particles,
+            goal.moments,
+            goal.beta,
+            averaged,
+            first_try=jnp.where(way.found, jnp.maximum(state.first_try + way.tried - 3, 0), 0),
+            stuck=jnp.where(way.found | (state.beta >= 1), 0, state.stuck + 1),
+            d_eff=jnp.maximum(here.d_eff, lower.d_eff),
+            most=state.most,
+            sampler=sampler,
+        )
         return state, info
 
     def fraction(self, state: NewtonEFPState) -> Float[Array, ""]:
@@ -150,6 +192,27 @@ class NewtonEFP(Solver):
     def target(self, problem: FiniteSum, state: NewtonEFPState) -> Moments:
         return state.beta * problem.slope(state.moments)
 
+    def waits(self, state: NewtonEFPState) -> Array:
+        m = state.particles.shape[0]
+        return (state.stuck >= PATIENCE) | ((WELL * state.d_eff > m) & (m < state.most))
+
+    def resumed(
+        self, problem: FiniteSum, key: PRNGKeyArray, state: NewtonEFPState
+    ) -> tuple[NewtonEFPState, str | None]:
+        """A larger cloud of moved copies or, if it may not grow, why the run ends."""
+        m, d_eff = state.particles.shape[0], float(state.d_eff)
+        if m >= int(state.most):
+            return state, (
+                f"{m} particles carry the path down to temperature "
+                f"{problem.temperature / float(state.beta):.3g}, with about {d_eff:.0f} effective "
+                f"degrees of freedom, not to {problem.temperature:.3g}; the answer is the one "
+                f"there. Use more particles (at least {WELL:.0f} per degree of freedom, so more "
+                f"than {WELL * d_eff:.0f}), or a higher temperature."
+            )
+        copies = max(2, int(WELL * d_eff / m) + 1)
+        size = min(copies * m, int(state.most))
+        return _grown(traced(problem), traced(self.sampler), key, state, size), None
+
 
 def _averaged(state: NewtonEFPState, excess: Array) -> Array:
     """The k of the gain 1/k: see `FLOOR`. It is one until the whole loss is turned on."""
@@ -157,52 +220,13 @@ def _averaged(state: NewtonEFPState, excess: Array) -> Array:
     return jnp.where((state.beta >= 1) & (excess < RESTART), grown, 1)
 
 
-class Trusted(NamedTuple):
-    """A step that the cloud can follow by re-weighting."""
-
-    moments: Moments
-    beta: Float[Array, ""]
-    log_weights: Float[Array, "m"]
-    share: Float[Array, ""]
-    """Fraction of the Newton step."""
-    tries: Int[Array, ""]
-
-
-def _trusted(
-    problem: FiniteSum,
-    cloud: SeenCloud,
-    state: NewtonEFPState,
-    beta: Array,
-    direction: Moments,
-    potential: Float[Array, "m"],
-    gain: Array,
-) -> Trusted:
-    """The trust region: the longest part of the step to (beta', H + D) that the cloud can follow.
-
-    The part s starts at `gain` and is shortened by factors of SHORTENING until re-weighting the
-    cloud keeps half of its effective sample size. From the second try on beta is shortened too, so
-    that a short enough step can always be followed.
-    """
-    m = cloud.particles.shape[0]
-
-    def attempt(s: Array, tries: Array) -> Trusted:
-        moments = problem.loss.retract(state.moments, s * direction)
-        new_beta = jnp.where(tries == 1, beta, state.beta + s * (beta - state.beta))
-        # From q_{beta loss'(H)} to q_{beta' loss'(H')}: the penalty cancels.
-        energy = new_beta * cloud.potential(problem.weigh(problem.slope(moments)))
-        log_weights = (state.beta * potential - energy) / problem.temperature
-        return Trusted(moments, new_beta, log_weights, s, tries)
-
-    def going(trial: Trusted) -> Array:
-        too_far = effective_sample_size(trial.log_weights) < SLACK * RESAMPLE_AT * m
-        return too_far & (trial.tries < MOST_TRIES)
-
-    start = attempt(gain, jnp.ones((), jnp.int32))
-    return jax.lax.while_loop(going, lambda t: attempt(SHORTENING * t.share, t.tries + 1), start)
-
-
-def _next_reach(state: NewtonEFPState, trusted: Trusted, ess: Array) -> Array:
-    """The reach after this step: shorter if the step was shortened, longer if it was easy."""
-    longer = jnp.where(ess > EASY, REACH_GROWTH * state.reach, state.reach)
-    reach = jnp.where(trusted.tries > 1, state.reach / REACH_CUT, longer)
-    return jnp.clip(reach, 1, LONGEST_REACH)
+@eqx.filter_jit
+def _grown(
+    problem: FiniteSum, sampler: Sampler, key: PRNGKeyArray, state: NewtonEFPState, size: int
+) -> NewtonEFPState:
+    """The state with `size` particles: copies, which the sampler moves apart."""
+    copied = jnp.resize(state.particles, (size, state.particles.shape[1]))
+    gibbs = Gibbs(problem, state.beta * problem.slope(state.moments))
+    particles, carried, _ = sampler.run(key, gibbs, copied, state.sampler, jnp.zeros((), jnp.int32))
+    parts = (particles, carried, jnp.zeros_like(state.stuck), jnp.zeros_like(state.d_eff))
+    return eqx.tree_at(lambda s: (s.particles, s.sampler, s.stuck, s.d_eff), state, parts)

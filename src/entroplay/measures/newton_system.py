@@ -1,0 +1,268 @@
+r"""The linear system of Newton's step on the fixed point of fictitious play.
+
+The fixed point H = E_p[h], p = q_{beta loss'(H)}, has the residual r = E_p[h] - H, whose derivative
+by H is -(I + beta J) with J = Cov_p(h) W loss''(H) / temperature. Newton's direction D solves
+
+    (I + beta J) D = r.
+
+With R R' = loss''(H), row by row, and Z = sqrt(W) R, the matrix
+
+    K = (beta / temperature) Z' Cov_p(h) Z
+
+is symmetric, y = Z' D satisfies (I + K) y = Z' r, and D = r - (beta / temperature) Cov_p(h) Z y.
+S = K (I + K)^{-1} is the influence matrix: its trace is the effective number of degrees of freedom,
+its diagonal blocks give leave-one-out predictions.
+
+Three forms of the same system, chosen by its shape:
+
+* `RowsSystem` factorises I + K over all rows and channels, where these are few;
+* `ParticlesSystem` factorises the matrix of as many rows as there are particles, where these are
+  fewer: with B = sqrt(beta p / temperature) (h - E_p[h]) Z, K = B'B and S = B'(I + B B')^{-1} B;
+* `ProductsSystem` uses products only: conjugate gradients, preconditioned by the second form for a
+  subset of the particles.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from ..base.arguments import per_row
+from ..problems.features.base import Moments
+from ..problems.problem import FiniteSum
+from .cloud import KEPT_ELEMENTS, SeenCloud, covariance_product
+from .linear import conjugate_gradients
+
+DIRECT, DIRECT_WITHOUT_MATRIX = 2048, 1024
+"""Maximum size of a matrix that is factorised: if the cloud's features are kept, and if they are
+not and every product costs a pass."""
+JITTER = 1e-7
+"""What is added to the diagonal of a matrix before its factorisation, relative to its mean. Single
+precision cannot tell it from zero; without it rounding could make the matrix indefinite."""
+CG_ITERATIONS, CG_TOLERANCE = 300, 0.01
+"""Maximum number of conjugate gradient iterations, and their tolerance relative to the direction.
+
+Relative to the right-hand side, a tolerance would be too strict for warm problems and too lax for
+cold ones, where Newton's matrix makes the direction shorter by orders of magnitude."""
+SKETCH, SKETCH_ELEMENTS = 512, 2**21
+"""Maximum number of particles in the preconditioner, and of their features."""
+PROBES = 8
+"""Number of random signs with which traces and diagonals are estimated without a matrix. The trace
+of S then has a standard error of at most sqrt(2 tr S / PROBES)."""
+
+
+class NewtonSystem(eqx.Module):
+    """(I + beta J) D = r at the moments H, for a cloud with weights p that sum to one."""
+
+    problem: FiniteSum
+    cloud: SeenCloud
+    moments: Moments
+    strength: Float[Array, ""]
+    """beta / temperature, which multiplies the covariance."""
+    weights: Float[Array, "m"]
+    root: Float[Array, "n *kk"]
+    """R with R R' = loss''(H), row by row."""
+
+    @abstractmethod
+    def halved(self, right: Moments) -> tuple[Moments, Array]:
+        """y with (I + K) y = right, and the number of products it took."""
+
+    @abstractmethod
+    def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
+        """The trace of S, and its diagonal blocks."""
+
+    def solve(self, right: Moments) -> tuple[Moments, Moments, Array]:
+        """D for the right-hand side r; y = Z' D; and the number of products it took."""
+        y, count = self.halved(self.times_transpose(right))
+        # Cov Z y = Cov W (R x) with x = y / sqrt(w); rows without weight have y = 0.
+        x = y / per_row(_positive(jnp.sqrt(self.problem.weights)), y)
+        image = covariance_product(self.problem, self.cloud, _times(self.root, x), self.weights)
+        return right - self.strength * image, y, count + 2
+
+    def times(self, y: Moments) -> Moments:
+        """Z y, row by row."""
+        return per_row(jnp.sqrt(self.problem.weights), y) * _times(self.root, y)
+
+    def times_transpose(self, x: Moments) -> Moments:
+        """Z' x, row by row."""
+        return per_row(jnp.sqrt(self.problem.weights), x) * _times_transpose(self.root, x)
+
+
+def newton_system(
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    moments: Moments,
+    beta: Array | float,
+    weights: Float[Array, "m"],
+) -> NewtonSystem:
+    """The system in the form that suits its shape; the weights p sum to one."""
+    m, width = cloud.particles.shape[0], moments.size
+    form: type[NewtonSystem]
+    if cloud.matrix is None:
+        form = RowsSystem if width <= DIRECT_WITHOUT_MATRIX else ProductsSystem
+    elif width <= min(m, DIRECT):
+        form = RowsSystem
+    elif m <= DIRECT and cloud.outputs is None and m * width <= KEPT_ELEMENTS:
+        form = ParticlesSystem
+    else:
+        form = RowsSystem if width <= DIRECT else ProductsSystem
+    strength = jnp.asarray(beta / problem.temperature, problem.dtype)
+    return form(
+        problem, cloud, moments, strength, weights, root=problem.loss.curvature_root(moments)
+    )
+
+
+class RowsSystem(NewtonSystem):
+    """The matrix I + K over all rows and channels, which is at least the identity."""
+
+    factor: Float[Array, "nk nk"]
+
+    def __init__(self, problem, cloud, moments, strength, weights, root):
+        self.problem, self.cloud, self.moments = problem, cloud, moments
+        self.strength, self.weights, self.root = strength, weights, root
+        covariance = cloud.covariance_matrix(weights)
+
+        def half(columns: Array) -> Array:
+            """Z' applied to each column."""
+            shaped = columns.reshape(*moments.shape, -1)
+            image = jax.vmap(self.times_transpose, -1, -1)(shaped)
+            return image.reshape(columns.shape)
+
+        # Cov is symmetric: two applications of `half` make K.
+        matrix = strength * half(half(covariance).T)
+        self.factor = _factor(jnp.eye(matrix.shape[0], dtype=matrix.dtype) + matrix)
+
+    def halved(self, right: Moments) -> tuple[Moments, Array]:
+        y = cho_solve((self.factor, True), right.ravel()).reshape(right.shape)
+        return y, jnp.ones((), jnp.int32)
+
+    def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
+        # S = I - (I + K)^{-1}, and (I + K)^{-1} = L^{-T} L^{-1}: diagonal blocks are products of
+        # columns of L^{-1}.
+        size, identity = self.moments.size, jnp.eye(self.moments.size, dtype=self.factor.dtype)
+        inverse = solve_triangular(self.factor, identity, lower=True)
+        rest = _blocks(inverse, self.moments.shape)
+        return size - jnp.sum(inverse**2), _identity_blocks(rest, self.moments) - rest
+
+
+class ParticlesSystem(NewtonSystem):
+    """The matrix I + B B' over all particles, by which (I + K)^{-1} = I - B'(I + B B')^{-1} B."""
+
+    rows: Float[Array, "m nk"]
+    """B, see the module."""
+    factor: Float[Array, "m m"]
+
+    def __init__(self, problem, cloud, moments, strength, weights, root):
+        self.problem, self.cloud, self.moments = problem, cloud, moments
+        self.strength, self.weights, self.root = strength, weights, root
+        self.rows = _scaled_deviations(self, cloud.matrix, weights, cloud.average(weights))
+        identity = jnp.eye(weights.shape[0], dtype=self.rows.dtype)
+        self.factor = _factor(identity + self.rows @ self.rows.T)
+
+    def halved(self, right: Moments) -> tuple[Moments, Array]:
+        flat = right.ravel()
+        y = flat - self.rows.T @ cho_solve((self.factor, True), self.rows @ flat)
+        return y.reshape(right.shape), jnp.ones((), jnp.int32)
+
+    def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
+        # S = B'(I + B B')^{-1} B = (L^{-1} B)'(L^{-1} B).
+        columns = solve_triangular(self.factor, self.rows, lower=True)
+        return jnp.sum(columns**2), _blocks(columns, self.moments.shape)
+
+
+class ProductsSystem(NewtonSystem):
+    """Products with K only. A subset of the particles makes the preconditioner."""
+
+    sketch: ParticlesSystem
+    """The system of every `stride`-th particle."""
+
+    def __init__(self, problem, cloud, moments, strength, weights, root):
+        self.problem, self.cloud, self.moments = problem, cloud, moments
+        self.strength, self.weights, self.root = strength, weights, root
+        m = weights.shape[0]
+        few = min(m, SKETCH, max(1, SKETCH_ELEMENTS // moments.size))
+        subset = jnp.arange(few) * (m // few)
+        part = SeenCloud.all_values(cloud.features, cloud.particles[subset])
+        chosen = weights[subset] / _positive(jnp.sum(weights[subset]))
+        self.sketch = ParticlesSystem(problem, part, moments, strength, chosen, root)
+
+    def operator(self, y: Moments) -> Moments:
+        """(I + K) y."""
+        x = y / per_row(_positive(jnp.sqrt(self.problem.weights)), y)
+        image = covariance_product(self.problem, self.cloud, _times(self.root, x), self.weights)
+        return y + self.strength * self.times_transpose(image)
+
+    def halved(self, right: Moments) -> tuple[Moments, Array]:
+        return conjugate_gradients(
+            self.operator,
+            right,
+            jnp.ones_like(self.problem.weights),
+            iterations=CG_ITERATIONS,
+            tolerance=CG_TOLERANCE,
+            of_solution=True,
+            preconditioner=lambda r: self.sketch.halved(r)[0],
+        )
+
+    def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
+        # Random signs z give E[z z' A] = A, block by block. They estimate only the difference of
+        # (I + K)^{-1} from its preconditioner; the preconditioner's own part is exact.
+        key = jax.random.key(PROBES)
+        signs = jax.random.rademacher(key, (PROBES, *self.moments.shape), self.moments.dtype)
+        change = jax.vmap(lambda z: self.sketch.halved(z)[0] - self.halved(z)[0])(signs)
+        trace, blocks = self.sketch.influence()
+        trace = trace + jnp.sum(signs * change) / PROBES
+        if self.moments.ndim == 1:
+            blocks = blocks + jnp.mean(signs * change, axis=0)
+            return trace, jnp.clip(blocks, 0, 1)
+        pairs = jnp.einsum("pnk,pnl->nkl", signs, change) / PROBES
+        return trace, blocks + (pairs + jnp.swapaxes(pairs, 1, 2)) / 2
+
+
+def _scaled_deviations(
+    system: NewtonSystem, matrix: Array, weights: Array, mean: Moments
+) -> Float[Array, "m nk"]:
+    """B = sqrt(beta p / temperature) (h - E_p[h]) Z."""
+    deviation = jax.vmap(system.times_transpose)(matrix - mean[None])
+    scale = jnp.sqrt(system.strength * jnp.maximum(weights, 0))
+    return scale[:, None] * deviation.reshape(weights.shape[0], -1)
+
+
+def _factor(matrix: Float[Array, "q q"]) -> Float[Array, "q q"]:
+    """The lower Cholesky factor of a matrix that is positive definite up to rounding."""
+    ridge = JITTER * jnp.trace(matrix) / matrix.shape[0]
+    return jnp.linalg.cholesky(matrix + ridge * jnp.eye(matrix.shape[0], dtype=matrix.dtype))
+
+
+def _blocks(columns: Float[Array, "q nk"], shape: tuple[int, ...]) -> Float[Array, "n *kk"]:
+    """The diagonal blocks of A'A, one per row: (n,), or (n, k, k)."""
+    if len(shape) == 1:
+        return jnp.sum(columns**2, axis=0)
+    by_row = columns.reshape(-1, *shape)
+    return jnp.einsum("qnk,qnl->nkl", by_row, by_row)
+
+
+def _identity_blocks(blocks: Array, moments: Moments) -> Array:
+    """The identity in the shape of diagonal blocks."""
+    if moments.ndim == 1:
+        return jnp.ones_like(blocks)
+    return jnp.broadcast_to(jnp.eye(moments.shape[1], dtype=blocks.dtype), blocks.shape)
+
+
+def _positive(x: Array) -> Array:
+    """x, with ones in the place of zeros."""
+    return jnp.where(x > 0, x, 1)
+
+
+def _times(root: Array, x: Moments) -> Moments:
+    """R x, row by row."""
+    return root * x if x.ndim == 1 else jnp.einsum("nkl,nl->nk", root, x)
+
+
+def _times_transpose(root: Array, x: Moments) -> Moments:
+    """R' x, row by row."""
+    return root * x if x.ndim == 1 else jnp.einsum("nkl,nk->nl", root, x)

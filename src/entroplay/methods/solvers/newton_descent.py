@@ -1,0 +1,191 @@
+"""One iteration of `NewtonEFP` before the cloud moves: solve here, then as cold as it can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ...measures.cloud import SeenCloud
+from ...measures.cloud_dual import maximise_on_cloud
+from ...measures.influence import leave_one_out_loss
+from ...measures.newton_system import newton_system
+from ...measures.weights import effective_sample_size, largest_step
+from ...problems.features.base import Moments
+from ...problems.problem import FiniteSum
+
+if TYPE_CHECKING:
+    from .newton_efp import NewtonEFPState
+
+SHARE = 0.35
+"""Effective share of the cloud that must be left after a step to a lower temperature."""
+LONGEST, SHORTENINGS = 4.0, (1.0, 0.5, 0.25, 0.12, 0.06, 0.02)
+"""Largest factor by which the temperature falls in one iteration, and the powers of it that are
+tried if the cloud cannot follow that far."""
+FIRST = 8.0
+"""Factor by which the first step may go beyond what re-weighting the prior alone allows."""
+LEAST = 3.0
+"""Particles per effective degree of freedom below which a lower temperature is refused. With fewer
+than about two the solve fits noise."""
+CROSSED = 12.0
+"""Particles per effective degree of freedom from which on halves of the cloud are crossed."""
+NOISE = 3.0
+"""Rise of the loss at the moments that counts as noise, in units of T d_eff / m, its scale."""
+SHORTENING, MOST_TRIES = 0.7, 40
+"""Factor by which the trust region shortens a step that fails, and maximum number of tries."""
+
+
+class Answer(NamedTuple):
+    """The dual's maximum at one temperature."""
+
+    beta: Float[Array, ""]
+    moments: Moments
+    loss: Float[Array, ""]
+    log_weights: Float[Array, "m"]
+    share: Float[Array, ""]
+    """Effective sample size, as a fraction of the cloud."""
+    d_eff: Float[Array, ""]
+
+
+class Descent(NamedTuple):
+    """The answer at the present temperature, and the one at a lower temperature if there is one."""
+
+    here: Answer
+    left_out: Float[Array, ""]
+    """The leave-one-out loss at the present temperature."""
+    lower: Answer
+    found: Array
+    """Whether `lower` is an answer that the cloud can follow."""
+    tried: Int[Array, ""]
+    """Number of solves, including the one at the present temperature."""
+    steps: Int[Array, ""]
+    products: Int[Array, ""]
+
+
+class Moved(NamedTuple):
+    """Where the cloud goes: moments, beta, and the log-weights that lead there."""
+
+    moments: Moments
+    beta: Float[Array, ""]
+    log_weights: Float[Array, "m"]
+
+
+def descend(
+    problem: FiniteSum, cloud: SeenCloud, state: NewtonEFPState, potential: Float[Array, "m"]
+) -> Descent:
+    """Solve at the present temperature, then at the lowest of a few that the cloud can follow.
+
+    `potential` is <loss'(H), h>_w of every particle. One loop makes all solves, so that the
+    compiled program contains a single one.
+    """
+    m = cloud.particles.shape[0]
+    # The cloud follows q_{beta loss'(H)}: weights against the prior are exp(+ beta <g, h> / T).
+    log_base = state.beta * potential / problem.temperature
+    ladder = _ladder(problem, state, potential)
+
+    def attempt(carry: Descent) -> Descent:
+        first = carry.tried == 0
+        rung = jnp.clip(state.first_try + carry.tried - 1, 0, len(SHORTENINGS) - 1)
+        beta = jnp.where(first, state.beta, ladder[rung])
+        start = jnp.where(first, state.moments, carry.here.moments)
+        solved = maximise_on_cloud(problem, cloud, log_base, beta, start)
+        point = solved.point
+        loss = problem.empirical_loss(point.moments)
+        answer = Answer(
+            beta, point.moments, loss, point.log_weights, solved.effective_share, solved.d_eff
+        )
+        here = jax.tree.map(lambda a, b: jnp.where(first, a, b), answer, carry.here)
+        left_out = jax.lax.cond(
+            first,
+            lambda: leave_one_out_loss(problem, point.moments, solved.blocks),
+            lambda: carry.left_out,
+        )
+        # With the prior fixed, the loss does not rise as the temperature falls.
+        noise = NOISE * problem.temperature * solved.d_eff / (jnp.maximum(beta, 1e-30) * m)
+        fine = (solved.effective_share >= SHARE) & (LEAST * solved.d_eff <= m)
+        found = ~first & fine & (loss <= here.loss + noise)
+        steps, products = carry.steps + solved.steps, carry.products + solved.products
+        return Descent(here, left_out, answer, found, carry.tried + 1, steps, products)
+
+    def going(carry: Descent) -> Array:
+        more = (state.beta < 1) & (carry.here.share >= SHARE) & ~carry.found
+        more = more & (state.first_try + carry.tried - 1 < len(SHORTENINGS))
+        return (carry.tried == 0) | more
+
+    zero, none = jnp.zeros((), jnp.int32), jnp.zeros((), problem.dtype)
+    blank = Answer(none, state.moments, none, log_base, none, none)
+    begin = Descent(blank, none, blank, jnp.asarray(False), zero, zero, zero)
+    return jax.lax.while_loop(going, attempt, begin)
+
+
+def _ladder(
+    problem: FiniteSum, state: NewtonEFPState, potential: Float[Array, "m"]
+) -> Float[Array, "rungs"]:
+    """The values of beta to try, the coldest first."""
+    # From the prior, the scale of the first step is what re-weighting alone allows.
+    plain = largest_step(potential / problem.temperature, jnp.ones((), problem.dtype))
+    start = jnp.where(state.beta > 0, state.beta, plain / 2)
+    goal = jnp.minimum(start * jnp.where(state.beta > 0, LONGEST, 2 * FIRST), 1)
+    return start * (goal / start) ** jnp.asarray(SHORTENINGS, problem.dtype)
+
+
+def mean_direction(
+    problem: FiniteSum, cloud: SeenCloud, state: NewtonEFPState, here: Answer, averaged: Array
+) -> Moments:
+    """The Newton direction of the running mean, from the moments H of the state.
+
+    Covariance and mean that are estimated from the same particles are correlated, which biases the
+    direction by O(1/m), and a mean would keep the bias. Large clouds are therefore split: each of
+    two directions takes its covariance from one half and its mean from the other.
+    """
+    m = cloud.particles.shape[0]
+    one = (jnp.arange(m) % 2).astype(problem.dtype)
+    halves = jnp.stack([one / jnp.sum(one), (1 - one) / jnp.sum(1 - one)])
+
+    def half(pair: Array) -> Moments:
+        own, other = pair
+        system = newton_system(problem, cloud, state.moments, state.beta, own)
+        return system.solve(cloud.average(other) - state.moments)[0]
+
+    def crossed() -> Moments:
+        return jnp.mean(jax.lax.map(half, jnp.stack([halves, halves[::-1]])), axis=0)
+
+    strong = (averaged > 1) & (CROSSED * here.d_eff <= m)
+    return jax.lax.cond(strong, crossed, lambda: here.moments - state.moments)
+
+
+def trusted(
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    state: NewtonEFPState,
+    direction: Moments,
+    potential: Float[Array, "m"],
+    gain: Array,
+) -> Moved:
+    """The trust region: the longest part of the step to H + D that the cloud can follow.
+
+    The part s starts at `gain` and is shortened until re-weighting the cloud leaves a fraction
+    SHARE of its effective sample size.
+    """
+    m = cloud.particles.shape[0]
+    strength = state.beta / problem.temperature
+
+    def attempt(s: Array) -> tuple[Moments, Float[Array, "m"]]:
+        moments = problem.loss.retract(state.moments, s * direction)
+        # From q_{beta loss'(H)} to q_{beta loss'(H')}: the penalty cancels.
+        energy = cloud.potential(problem.weigh(problem.slope(moments)))
+        return moments, strength * (potential - energy)
+
+    def going(carry: tuple) -> Array:
+        _, tries, (_, log_weights) = carry
+        return (effective_sample_size(log_weights) < SHARE * m) & (tries < MOST_TRIES)
+
+    def shorten(carry: tuple) -> tuple:
+        s, tries, _ = carry
+        return SHORTENING * s, tries + 1, attempt(SHORTENING * s)
+
+    begin = (gain, jnp.ones((), jnp.int32), attempt(gain))
+    _, _, (moments, log_weights) = jax.lax.while_loop(going, shorten, begin)
+    return Moved(moments, state.beta, log_weights)
