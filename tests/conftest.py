@@ -25,6 +25,19 @@ LONG_PAGES = ("tutorial.md", "choosing.md", "estimators.md", "iterate.md", "pain
 ESTIMATORS = Path(__file__).parents[1] / "src" / "entroplay" / "sklearn"
 """Folder of the estimators, whose examples are of real size as well."""
 
+MOST_MEMORY = 2e9
+"""Bytes of resident memory above which compiled programs of earlier tests are dropped."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def bounded_memory():
+    """Drop compiled programs between files: kept for ever, they fill several gigabytes a worker."""
+    yield
+    status = Path("/proc/self/statm")
+    pages = int(status.read_text().split()[1]) if status.exists() else 0
+    if pages * os.sysconf("SC_PAGE_SIZE") > MOST_MEMORY:
+        jax.clear_caches()
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):

@@ -64,11 +64,21 @@ def test_a_run_continues_from_its_checkpoint(tmp_path):
     path = tmp_path / "run.ckpt"
     path.write_bytes((GOLDEN / "checkpoint.safetensors").read_bytes())
     assert read_checkpoint(path).iteration == 4
-    solver = MAKE.solvers()["newton_efp"]
+    solver = MAKE.solvers()["efp"]
     continued = ep.solve(MAKE.squared(), solver, **MAKE.MOMENTS_FROM, checkpoint=path)
-    whole = ep.load(GOLDEN / "newton_efp.safetensors")
+    whole = ep.load(GOLDEN / "efp.safetensors")
     close(continued.moments, whole.moments)
     np.testing.assert_array_equal(continued.history["iteration"], whole.history["iteration"])
+
+
+def test_a_checkpoint_of_another_method_is_refused(tmp_path):
+    """NewtonEFP has become another method, whose runs cannot continue those of the first one."""
+    path = tmp_path / "run.ckpt"
+    old = GOLDEN / "checkpoint_before_the_cold.safetensors"
+    path.write_bytes(old.read_bytes())
+    with pytest.raises(ValueError, match="belongs to another run"):
+        ep.solve(MAKE.squared(), MAKE.solvers()["newton_efp"], **MAKE.MOMENTS_FROM, checkpoint=path)
+    assert path.read_bytes() == old.read_bytes()
 
 
 def test_a_model_of_the_command_line_still_predicts(tmp_path, capsys):

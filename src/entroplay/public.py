@@ -34,6 +34,9 @@ from .verbs.solve import Report as Report
 from .verbs.solve import solve as solve
 from .verbs.certificate import Certificate as Certificate
 from .verbs.certify import certify as certify
+from .verbs.leave_one_out import LeaveOneOut as LeaveOneOut
+from .verbs.leave_one_out import OptimisticWarning as OptimisticWarning
+from .verbs.leave_one_out import leave_one_out as leave_one_out
 from .verbs.path import TemperaturePath as TemperaturePath
 from .verbs.path import path as path
 from .verbs.compress import compress as compress

@@ -104,10 +104,9 @@ def main(folder: Path) -> None:
             "density": "score_samples",
         }[name]
         expected[name] = np.asarray(getattr(estimator, predict)(X)).tolist()
-    solver = solvers()["newton_efp"]
     ep.solve(
         squared(),
-        solver,
+        solvers()["efp"],
         **MOMENTS_FROM,
         checkpoint=folder / "checkpoint.safetensors",
         callback=stop_after(4),

@@ -1,5 +1,7 @@
 """NewtonEFP: quadratic convergence with exact expectations, the optimum with particles."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,98 +10,66 @@ from problems.cases import ALL, cross_entropy, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.measures import cloud as cloud_module
+from entroplay.measures import cloud_dual, newton_system
 from entroplay.measures.cloud import SeenCloud
 from entroplay.measures.quadrature import in_double
-from entroplay.methods.solvers import newton_direction as system
-from entroplay.methods.solvers.newton_direction import newton_direction
 
 
-def exact_newton(problem, iterations=300):
-    """NewtonEFP's iteration with exact expectations, by the library's own Newton direction.
+def dual_on_grid(problem, steps, monkeypatch):
+    """The dual on the points of the oracle's grid, weighted by the prior, step by step.
 
-    The cloud consists of grid points weighted by the density. The exact effective sample size
-    limits beta and the step. Returns the solution of the grid, and one row (residual, beta, dual)
-    per iteration.
+    The points stand for an infinite cloud: all expectations are exact. As in a run, beta doubles
+    until it is one; from there the steps are returned.
     """
     exact = ep.grid.solve(problem, iterations=0, points=1501 if problem.dim == 1 else 91)
     quadrature = exact.quadrature
-    problem, temperature = quadrature.problem, quadrature.problem.temperature
+    problem = quadrature.problem
     with jax.enable_x64(True):
-        matrix = quadrature.matrix.reshape(-1, *problem.features.shape)
-        cloud = SeenCloud(problem.features, jnp.asarray(quadrature.points), jnp.asarray(matrix))
-        direction = jax.jit(lambda h, b, nb, q: newton_direction(problem, cloud, h, b, nb, q, q)[0])
+        matrix = jnp.asarray(quadrature.matrix.reshape(-1, *problem.features.shape))
+        cloud = SeenCloud(problem.features, jnp.asarray(quadrature.points), matrix)
+        log_base = jnp.log(jnp.asarray(quadrature.prior) + 1e-300)
+        start = jnp.asarray(quadrature.moments(quadrature.prior))
 
-        # The effective sample size as a fraction, after re-weighting by exp(-decrease/temperature).
-        def share(mass, decrease):
-            weights = np.exp(-(decrease - decrease.min()) / temperature)
-            return (mass @ weights) ** 2 / (mass @ weights**2)
+        def solved(beta, start):
+            return cloud_dual.maximise_on_cloud(problem, cloud, log_base, beta, start)
 
-        moments, beta = quadrature.moments(quadrature.prior), 0.0
-        rows = []
-        for _ in range(iterations):
-            mass = quadrature.gibbs(beta * quadrature.slope(moments))[0] * quadrature.cell
-            residual = np.abs(quadrature.moments(mass / quadrature.cell) - moments).max()
-            rows.append((residual, beta, quadrature.dual_at(moments)))
-            if beta == 1 and residual < 1e-12:
-                break
-            # The largest beta at which half of the effective sample size is left.
-            linear = quadrature.energy(quadrature.slope(moments)) - quadrature.penalty
-            low, high = beta, 1.0
-            if share(mass, (1 - beta) * linear) < 0.5:
-                for _ in range(50):
-                    middle = (low + high) / 2
-                    low, high = (
-                        (middle, high)
-                        if share(mass, (middle - beta) * linear) >= 0.5
-                        else (low, middle)
-                    )
-                new_beta = low
-            else:
-                new_beta = 1.0
-            step = np.asarray(
-                direction(
-                    jnp.asarray(moments),
-                    jnp.asarray(beta),
-                    jnp.asarray(new_beta),
-                    jnp.asarray(mass),
-                )
-            )
-            # The longest step along the direction that leaves about half of it, too.
-            s = 1.0
-            while True:
-                candidate = quadrature.retract(moments, s * step)
-                change = (
-                    new_beta * (quadrature.energy(quadrature.slope(candidate)) - quadrature.penalty)
-                    - beta * linear
-                )
-                if share(mass, change) >= 0.49 or s < 1e-6:
-                    break
-                s *= 0.7
-            moments, beta = candidate, new_beta
-    return exact, np.array(rows)
+        on_the_way = jax.jit(solved)
+        for halvings in range(10, 0, -1):
+            start = on_the_way(jnp.asarray(0.5**halvings), start).point.moments
+        # Only rounding ends the solve, and two passes of its loop are one Newton step, and the end.
+        monkeypatch.setattr(cloud_dual, "PRECISION", 0.0)
+        monkeypatch.setattr(cloud_dual, "MOST_STEPS", 2)
+        single = jax.jit(lambda start: solved(1.0, start))
+        rows = [single(start)]
+        for _ in range(steps - 1):
+            rows.append(single(rows[-1].point.moments))
+    return exact, rows
 
 
 @pytest.mark.parametrize("temperature", [1e-1, 1e-2, 1e-3])
 @pytest.mark.parametrize("make", [squared, logistic, cross_entropy, negative_log])
 def test_quadratic_convergence_with_exact_expectations(make, temperature, monkeypatch):
-    monkeypatch.setattr(system, "CG_TOLERANCE", 1e-14)
-    exact, rows = exact_newton(make(temperature=temperature, l2=0.02))
-    residual, beta, dual = rows.T
-    full = beta == 1
-    assert full.any()
-    assert residual[-1] < 1e-11
-    # Once beta = 1 the dual does not fall (beyond rounding), and ends at the optimum.
-    assert (np.diff(dual[full]) >= -1e-12).all()
-    assert dual[-1] == pytest.approx(exact.value, abs=1e-11)
-    # Quadratic convergence: log r_{t+1} = 2 log r_t + c. Between 3e-2 and 1e-11 the exponent comes
+    monkeypatch.setattr(newton_system, "CG_TOLERANCE", 1e-14)
+    monkeypatch.setattr(newton_system, "JITTER", 0.0)
+    exact, rows = dual_on_grid(make(temperature=temperature, l2=0.02), 15, monkeypatch)
+    dual = np.array([float(row.point.value) for row in rows])
+    residual = np.array([float(np.abs(row.point.mean - row.point.moments).max()) for row in rows])
+    # An increase of D_b by 1e-15, which is lost in rounding, is a residual of 1e-7 or so.
+    assert residual[-1] < 1e-6
+    # The dual does not fall (beyond rounding), and ends at the optimum.
+    assert (np.diff(dual) >= -1e-12).all()
+    constant = exact.value - dual[-1]
+    # Quadratic convergence: log r_{t+1} = 2 log r_t + c. Between 3e-2 and 1e-13 the exponent comes
     # near two; that of a linear method would be one.
-    pairs = [
-        (a, b)
-        for a, b, f in zip(residual[:-1], residual[1:], full[:-1], strict=True)
-        if f and 1e-11 < b < a < 3e-2
-    ]
-    order = [np.log(b) / np.log(a) for a, b in pairs]
-    assert max(order) > 1.6
+    pairs = [(a, b) for a, b in pairwise(residual) if 1e-13 < b < a < 3e-2]
+    assert max(np.log(b) / np.log(a) for a, b in pairs) > 1.6
+    moments = np.asarray(rows[-1].point.moments)
+    np.testing.assert_allclose(moments, exact.moments, atol=1e-6)
+    # D_b lacks the prior's own part of the dual: minus temperature times log of its normaliser.
+    problem = exact.quadrature.problem
+    d, l2 = problem.dim, problem.l2
+    prior = -temperature * d / 2 * np.log(np.pi * temperature / l2)
+    assert constant == pytest.approx(prior, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", list(ALL))
@@ -113,7 +83,7 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
         rng = np.random.default_rng(0)
         particles = jnp.asarray(rng.normal(size=(60, problem.dim)))
         moments = problem.features.average(particles) * 1.1
-        n, (beta, new_beta) = moments.size, (jnp.asarray(0.3), jnp.asarray(0.8))
+        n = moments.size
         members = jnp.asarray(rng.integers(0, 2, size=60), float)
         values = np.asarray(problem.features.values(particles, problem.features.rows)).reshape(
             60, n
@@ -129,25 +99,41 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
             K = np.zeros((n, n))
             for i in range(len(curvature)):
                 K[i * k : (i + 1) * k, i * k : (i + 1) * k] = curvature[i]
-        slope = np.asarray(problem.weigh(problem.slope(moments))).ravel()
-        right = (
-            weights @ values - np.asarray(moments).ravel() - 0.5 / problem.temperature * C @ slope
-        )
-        expected = np.linalg.solve(np.eye(n) + 0.8 * C @ K / problem.temperature, right)
-        monkeypatch.setattr(system, "CG_TOLERANCE", 1e-13)
+        right = weights @ values - np.asarray(moments).ravel()
+        J = 0.8 * C @ K / problem.temperature
+        expected = np.linalg.solve(np.eye(n) + J, right)
+        # S is similar to J (I + J)^{-1}: the same trace, and the same trace of every block.
+        influence = J @ np.linalg.inv(np.eye(n) + J)
+        own = influence.diagonal().reshape(moments.shape[0], -1).sum(axis=1)
+        monkeypatch.setattr(newton_system, "CG_TOLERANCE", 1e-13)
+        monkeypatch.setattr(newton_system, "JITTER", 0.0)
+        monkeypatch.setattr(newton_system, "SKETCH", 20)
+        forms = set()
         for elements in (2**22, 0):
-            for direct in (256, 0):
+            for direct in (256, 60, 0):
                 monkeypatch.setattr(cloud_module, "KEPT_ELEMENTS", elements)
-                monkeypatch.setattr(system, "DIRECT", direct)
-                monkeypatch.setattr(system, "DIRECT_WITHOUT_MATRIX", direct)
+                monkeypatch.setattr(newton_system, "DIRECT", direct)
+                monkeypatch.setattr(newton_system, "DIRECT_WITHOUT_MATRIX", direct)
                 cloud = SeenCloud.of(problem.features, particles)
                 assert (cloud.matrix is None) == (elements == 0)
-                found, _ = newton_direction(
-                    problem, cloud, moments, beta, new_beta, members, members
+                system = newton_system.newton_system(
+                    problem, cloud, moments, 0.8, members / members.sum()
                 )
+                forms.add(type(system).__name__)
+                found, _, _ = system.solve(jnp.asarray(right.reshape(moments.shape)))
                 np.testing.assert_allclose(
                     np.asarray(found).ravel(), expected, rtol=1e-7, atol=1e-9
                 )
+                d_eff, blocks = system.influence()
+                if direct:
+                    assert float(d_eff) == pytest.approx(np.trace(influence), rel=1e-8)
+                    traces = blocks if blocks.ndim == 1 else jnp.trace(blocks, axis1=1, axis2=2)
+                    np.testing.assert_allclose(np.asarray(traces), own, atol=1e-8)
+                else:
+                    # The standard error of Hutchinson's estimate, see PROBES; four of them.
+                    error = 4 * np.sqrt(2 * np.trace(influence) / newton_system.PROBES)
+                    assert abs(float(d_eff) - np.trace(influence)) < error
+        assert forms >= {"RowsSystem", "ProductsSystem"}
 
 
 @pytest.mark.parametrize(
@@ -179,21 +165,16 @@ def test_newton_finds_the_optimum_that_the_oracle_finds(name):
     assert gap < 2e-4
     assert solution.history["beta"][-1] == 1
     assert (solution.history["effective_sample_size"] >= 0.45).all()
-    assert set(solution.history) >= {
-        "beta",
-        "step_kept",
-        "effective_sample_size",
-        "residual_over_floor",
-        "acceptance",
-    }
+    columns = "temperature beta d_eff effective_sample_size inner_steps leave_one_out acceptance"
+    assert set(solution.history) >= set(columns.split())
 
 
 @pytest.mark.slow
 def test_many_rows_and_few_particles_and_the_other_way_round(monkeypatch):
     """n >> m and m >> n, with nothing kept and no matrix of rows: the same optimum."""
     monkeypatch.setattr(cloud_module, "KEPT_ELEMENTS", 0)
-    monkeypatch.setattr(system, "DIRECT", 0)
-    monkeypatch.setattr(system, "DIRECT_WITHOUT_MATRIX", 0)
+    monkeypatch.setattr(newton_system, "DIRECT", 0)
+    monkeypatch.setattr(newton_system, "DIRECT_WITHOUT_MATRIX", 0)
     x = np.random.default_rng(0).normal(size=(500, 1))
     large = ep.FiniteSum(ep.Neurons(x), ep.Squared(np.sin(x[:, 0])), temperature=0.05, l2=0.05)
     exact = ep.grid.solve(large, iterations=0, points=1001)

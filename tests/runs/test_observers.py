@@ -120,7 +120,7 @@ def newton():
     """A run of NewtonEFP that ends after five iterations with the whole loss on."""
     watching = {"clouds": LastClouds(CLOUDS, ITERATIONS)}
     return run(
-        squared(d=2),
+        squared(d=2, temperature=0.01),
         SOLVERS["NewtonEFP"](),
         particles=32,
         iterations=200,
@@ -145,7 +145,7 @@ def test_the_clouds_that_are_kept_are_those_that_a_callback_sees(newton):
     loop, _ = newton
     seen = []
     ep.solve(
-        squared(d=2),
+        squared(d=2, temperature=0.01),
         SOLVERS["NewtonEFP"](),
         particles=32,
         iterations=loop.done,

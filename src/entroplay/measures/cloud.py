@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 from ..problems.features.base import FeatureMap, Moments, Particles
 from ..problems.problem import FiniteSum
 
-KEPT_ELEMENTS = 2**23
-"""Maximum number of features of a cloud that are kept (32 MB in single precision). With kept
+KEPT_ELEMENTS = 2**24
+"""Maximum number of features of a cloud that are kept (64 MB in single precision). With kept
 features, products evaluate nothing again."""
 
 
@@ -106,7 +106,8 @@ class SeenCloud(eqx.Module):
         Centred first: a difference of second moments would lose digits in single precision.
         """
         u, v = self.matrix, self.outputs
-        assert u is not None and v is not None
+        assert u is not None
+        assert v is not None
 
         def deviation(channel: Array) -> Float[Array, "m n"]:
             return u * v[:, channel][:, None] - mean[:, channel][None]

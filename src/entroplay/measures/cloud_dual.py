@@ -7,8 +7,8 @@ against q_0. On them the dual of eq. (11), for beta times the loss, becomes a fi
 
 It is concave and smooth. Its gradient is w_i (P_i - conj_i'(g_i)), where P is the mean of h under
 p_r proportional to b_r exp(-(beta/T) <g, h_r>_w). With g = loss'(H) the conjugate is
-<g, H> - loss(H), its derivative is H, and Newton's direction in H solves (I + beta J) D = P - H, see
-`newton_system`. A line search on D_b itself makes every step an improvement.
+<g, H> - loss(H), its derivative is H, and Newton's direction in H solves (I + beta J) D = P - H:
+see `newton_system`. A line search on D_b itself makes every step an improvement.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_STEPS = 30
 """Maximum number of Newton steps; from a warm start two to seven are usual."""
 MOST_HALVINGS = 25
 """Maximum number of times that the line search halves a step."""
-PRECISION = 1e-3
+PRECISION = 1e-4
 """Newton's decrement at which the solve has converged, in units of T/beta times d_eff/m: what the
 sampling noise of the cloud costs. Newton's method converges quadratically, so that the last step is
 far below."""
@@ -99,7 +99,7 @@ def maximise_on_cloud(
         """The longest halved step that achieves enough, whether there is one, and the tries."""
 
         def attempt(length: Array) -> Point:
-            return at(problem.loss.retract(now.moments, length * direction))
+            return at(problem.loss.extrapolate(now.moments, length * direction))
 
         def enough(trial: Point, length: Array) -> Array:
             gained = trial.value - now.value + slack >= DESCENT * length * decrement

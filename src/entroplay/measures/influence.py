@@ -37,7 +37,7 @@ def left_out_moments(
         influence = jnp.clip(blocks, 0, LARGEST)
         steep = curvature > FLAT * jnp.max(curvature)
         own = jnp.where(steep, slope / jnp.where(steep, curvature, 1), 0)
-        return problem.loss.retract(moments, influence / (1 - influence) * own)
+        return problem.loss.extrapolate(moments, influence / (1 - influence) * own)
     # In the eigenbasis of loss'' = V diag(d) V' its root is V diag(sqrt d), as the losses of this
     # library return it, or any other root: R^{-1} is the pseudo-inverse.
     root = problem.loss.curvature_root(moments)
@@ -47,7 +47,7 @@ def left_out_moments(
     right = jnp.einsum("nkl,nl->nk", inverse, slope)
     turned = influence / (1 - influence) * jnp.einsum("nkl,nk->nl", vectors, right)
     change = jnp.einsum("nkl,nl->nk", vectors, turned)
-    return problem.loss.retract(moments, jnp.einsum("nlk,nl->nk", inverse, change))
+    return problem.loss.extrapolate(moments, jnp.einsum("nlk,nl->nk", inverse, change))
 
 
 def leave_one_out_loss(

@@ -29,8 +29,8 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Float
 
 from ..base.arguments import per_row
 from ..problems.features.base import Moments

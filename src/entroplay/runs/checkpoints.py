@@ -31,6 +31,7 @@ class Checkpoint:
         leaves: the arrays of the run's state and of its observers, in the order of the tree.
         history: one row for each iteration done.
         iterations: iterations planned; zero in files that do not say.
+        particles: the size of the cloud, which may have grown; zero in files that do not say.
     """
 
     fingerprint: str
@@ -38,6 +39,7 @@ class Checkpoint:
     leaves: list[Any]
     history: History
     iterations: int = 0
+    particles: int = 0
 
     def validate(self) -> None:
         """Nothing to check here: `Checkpoints.resume` compares everything with the run."""
@@ -77,14 +79,23 @@ class Checkpoints:
             )
         return jax.tree.unflatten(structure, [jnp.asarray(x) for x in found.leaves])
 
-    def save(self, tree: Any, history: History, iterations: int, *, now: bool = False) -> None:
+    def save(
+        self,
+        tree: Any,
+        history: History,
+        iterations: int,
+        particles: int,
+        *,
+        now: bool = False,
+    ) -> None:
         """Write the run if it is due, or `now`. If the disk is full, warn and go on."""
         if not now and time.perf_counter() - self.saved < self.seconds:
             return
         done, leaves = len(history["iteration"]), jax.tree.leaves(tree)
         try:
             write_checkpoint(
-                self.path, Checkpoint(self.identity, done, leaves, dict(history), iterations)
+                self.path,
+                Checkpoint(self.identity, done, leaves, dict(history), iterations, particles),
             )
         except OSError as error:
             warnings.warn(

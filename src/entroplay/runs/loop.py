@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -231,6 +232,11 @@ class Loop:
         stage = self._stage_after(found.iteration)
         if stage != self.latest.stage:
             self.latest = self._restarted(stage)
+        shape = (found.particles, self.problem.dim)
+        if found.particles != self.size and shape in map(np.shape, found.leaves):
+            # The cloud has grown; only the shapes matter here.
+            particles = jnp.resize(self.state.particles, shape)
+            self._replace_state(eqx.tree_at(lambda s: s.particles, self.state, particles))
         state, memories = checkpoints.resume((self.state, self.latest.memories), found)
         self.latest = Snapshot(stage, state, memories, as_history(found.history))
 
@@ -239,7 +245,7 @@ class Loop:
         if self.checkpoints is not None:
             # At the end of a stage the next one is saved: a run that continues begins with it.
             _, state, memories, history = self._following()
-            self.checkpoints.save((state, memories), history, self.iterations, now=now)
+            self.checkpoints.save((state, memories), history, self.iterations, self.size, now=now)
 
     def finish_stages(self) -> None:
         """Show the last stage the present particles, if the run ended before it."""

@@ -14,10 +14,14 @@ from ..methods.solvers import Solver
 from ..problems.losses import Loss
 from ..problems.problem import FiniteSum
 from ..runs.progress import progress_bar
-from ..runs.solution import Solution
+from ..runs.solution import Reason, Solution, Status
 from .certificate import Certificate
 from .certify import certify
+from .leave_one_out import LeaveOneOut, judged_rows
 from .solve import solve
+
+CLEARLY = 0.5
+"""Standard errors by which a colder solution must be better to be preferred."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +31,35 @@ class TemperaturePath(Sequence[Solution]):
     It is a sequence of `Solution`s.
 
     Attributes:
-        solutions: one per temperature.
+        solutions: one per temperature. A run whose cloud is too small for a temperature ends the
+            path above it; `status` says so.
         certificates: one per temperature, or none if none were requested.
+        left_out: one result of `leave_one_out` per temperature.
     """
 
     solutions: tuple[Solution, ...]
     certificates: tuple[Certificate, ...] = ()
+    left_out: tuple[LeaveOneOut, ...] = ()
 
     @property
     def temperatures(self) -> np.ndarray:
         """The temperatures, from hot to cold."""
         return np.array([solution.problem.temperature for solution in self.solutions])
+
+    @property
+    def status(self) -> Status:
+        """Why the last run of the path stopped."""
+        return self.solutions[-1].status
+
+    @property
+    def leave_one_out(self) -> np.ndarray:
+        """The leave-one-out loss at each temperature."""
+        return np.array([result.loss for result in self.left_out])
+
+    @property
+    def d_eff(self) -> np.ndarray:
+        """The effective number of degrees of freedom at each temperature."""
+        return np.array([result.d_eff for result in self.left_out])
 
     def __getitem__(self, index):  # type: ignore[override]
         return self.solutions[index]
@@ -67,25 +89,55 @@ class TemperaturePath(Sequence[Solution]):
                 losses.append(float(jnp.mean(loss.value(prediction))))
         return np.array(losses)
 
-    def best(self, X: object, loss: Loss) -> Solution:
-        """The solution with the smallest mean loss at other rows."""
+    def best(self, X: object = None, loss: Loss | None = None) -> Solution:
+        """The solution that predicts best: by its loss at other rows, or by leaving out one row.
+
+        Without rows, the smallest leave-one-out loss counts among the temperatures at which it is
+        not too optimistic. A colder solution is preferred only if it is better by more than half a
+        standard error of the difference.
+        """
+        if (X is None) != (loss is None):
+            raise TypeError("best takes both X and loss, or neither.")
+        if loss is None:
+            return self.solutions[self._best_left_out()]
         losses = self.validate(X, loss)
         if not np.isfinite(losses).any():
             raise ValueError("No temperature has a finite loss at these rows.")
         return self.solutions[int(np.nanargmin(losses))]
 
+    def _best_left_out(self) -> int:
+        """The number of the solution with the best leave-one-out loss."""
+        best = 0
+        for i, candidate in enumerate(self.left_out):
+            if i == 0 or candidate.too_optimistic:
+                continue
+            weights = np.asarray(self.solutions[i].problem.weights, np.float64)
+            rows = weights > 0
+            gain = (self.left_out[best].losses - candidate.losses)[rows]
+            mean = weights[rows] @ gain
+            error = np.sqrt(weights[rows] ** 2 @ (gain - mean) ** 2)
+            best = i if mean > CLEARLY * error else best
+        return best
+
     def __repr__(self) -> str:
         head = f"TemperaturePath of {len(self)} solutions\n  temperature        loss    spread"
+        head += "  leave-one-out     d_eff" if self.left_out else ""
         lines = [head + ("        bound" if self.certificates else "")]
         for i, solution in enumerate(self.solutions):
             loss = solution.history["loss_moments"][-1]
             spread = float(jnp.std(solution.particles))
             line = f"  {solution.problem.temperature:>11.3g}  {loss:>10.4g}  {spread:>8.3g}"
+            if self.left_out:
+                rows = self.left_out[i]
+                line += f"  {rows.loss:>13.4g}  {rows.d_eff:>8.1f}"
+                line += " too optimistic" if rows.too_optimistic else ""
             if self.certificates:
                 certificate = self.certificates[i]
                 unverified = "" if certificate.mixed else "  not verified"
                 line += f"  {certificate.bound:>11.2g}{unverified}"
             lines.append(line)
+        if self.status == Reason.TOO_FEW_PARTICLES:
+            lines.append(f"  stopped     {self.status}")
         return "\n".join(lines)
 
 
@@ -94,7 +146,7 @@ def path(
     temperatures: object = None,
     *,
     solver: Solver | None = None,
-    particles: int = 1000,
+    particles: int | None = None,
     iterations: int = 60,
     seed: int = 0,
     certified: bool = False,
@@ -109,7 +161,9 @@ def path(
             times the problem's own temperature down to it.
         solver: as in `solve`.
         particles: as in `solve`.
-        iterations: the number of iterations at each temperature.
+        iterations: the number of iterations at each temperature. `NewtonEFP` counts them from
+            where the path has reached the temperature; with the prior fixed, the path is then one
+            run from hot to cold.
         seed: as in `solve`; the noise differs from temperature to temperature.
         certified: make a certificate at each temperature.
         fixed_prior: let l2 fall with the temperature, which keeps the prior
@@ -132,6 +186,7 @@ def path(
     seed = whole("path", "seed", seed, least=0)
     solutions: list[Solution] = []
     certificates: list[Certificate] = []
+    left_out: list[LeaveOneOut] = []
     with progress_bar(progress, len(ladder), "temperature") as show_progress:
         for i, temperature in enumerate(ladder):
             l2 = problem.l2 * (temperature / problem.temperature) if fixed_prior else problem.l2
@@ -147,12 +202,14 @@ def path(
                 start=start,
             )
             solutions.append(solution)
+            left_out.append(judged_rows(solution))
             if certified:
                 certificates.append(certify(solution, seed=run_seed))
             show_progress(1, solution.history)
-            if solution.status == "interrupted":
+            # What a cloud cannot carry here it cannot carry in the cold either.
+            if solution.status in (Reason.INTERRUPTED, Reason.TOO_FEW_PARTICLES):
                 break
-    return TemperaturePath(tuple(solutions), tuple(certificates))
+    return TemperaturePath(tuple(solutions), tuple(certificates), tuple(left_out))
 
 
 def _ladder(problem: FiniteSum, temperatures: object) -> list[float]:

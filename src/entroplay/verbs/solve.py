@@ -33,12 +33,15 @@ from .certify import Dual, certify_dual
 START = 0x73746172
 """Separates the randomness of a solver's `init` from the draws of the prior."""
 
+PARTICLES, MOST_PARTICLES = 1000, 8192
+"""Number of particles with which a run begins by default, and up to which it may go."""
+
 
 def solve(
     problem: FiniteSum,
     solver: Solver | None = None,
     *,
-    particles: int = 1000,
+    particles: int | None = None,
     iterations: int = 600,
     seed: int = 0,
     tolerance: float | None = None,
@@ -54,7 +57,9 @@ def solve(
     Args:
         problem: what to minimise.
         solver: the method; default `NewtonEFP()`.
-        particles: m, the size of the cloud.
+        particles: m, the size of the cloud. By default 1000, or as many as `start` has; `NewtonEFP`
+            then adds as many as a low temperature needs, up to 8192. A given number stays: where it
+            is too small, the run ends at a higher temperature, and its status says so.
         iterations: T, the number of outer iterations.
         seed: the source of all randomness; the same seed gives the same numbers.
         tolerance: stop once a certificate (see `certify`) bounds the distance to the optimum by
@@ -94,7 +99,7 @@ def solve(
     loop, status = run(
         problem,
         NewtonEFP() if solver is None else solver,
-        particles=whole("solve", "particles", particles),
+        particles=None if particles is None else whole("solve", "particles", particles),
         iterations=whole("solve", "iterations", iterations),
         seed=seed_number("solve", seed),
         start=start,
@@ -109,7 +114,7 @@ def run(
     problem: FiniteSum,
     solver: Solver,
     *,
-    particles: int,
+    particles: int | None,
     iterations: int,
     seed: int,
     start: Solution | None = None,
@@ -120,8 +125,10 @@ def run(
 ) -> tuple[Loop, Status]:
     """The run behind `solve`, with observers and stopping rules; arguments are not checked again.
 
-    `checkpoint` is a path and the seconds between two saves.
+    `checkpoint` is a path and the seconds between two saves. Without a number of particles the
+    cloud may grow.
     """
+    m, most = _sizes(particles, start)
     with problem.precision(), progress_bar(progress, iterations) as show_progress:
         solver.check(problem, iterations)
         prior_key, run_key = jax.random.split(jax.random.key(seed))
@@ -130,11 +137,11 @@ def run(
             solver,
             run_key,
             # Not kept under a name: the first cloud's memory is free once the particles have moved.
-            _first_cloud(problem, prior_key, particles, start, solver),
+            _first_cloud(problem, prior_key, m, start, solver)._replace(most=most),
             observers={"path": DualPath(), **(observers or {})},
         )
         if checkpoint is not None:
-            identity = fingerprint(problem, solver, particles, seed)
+            identity = fingerprint(problem, solver, particles or 0, seed)
             loop.keep_checkpoints(Checkpoints(*checkpoint, identity))
         status = loop.drive(rules, show_progress)
         loop.save_checkpoint(now=True)
@@ -188,6 +195,13 @@ def _check_arguments(problem: object, solver: object, callback: object, start: o
         raise invalid("solve", "callback", "a function of one Report", callback)
     if start is not None and not isinstance(start, Solution):
         raise invalid("solve", "start", "a Solution", start)
+
+
+def _sizes(particles: int | None, start: Solution | None) -> tuple[int, int]:
+    """Number of particles of the first cloud, and the number up to which it may grow."""
+    if particles is not None:
+        return particles, particles
+    return PARTICLES if start is None else start.particles.shape[0], MOST_PARTICLES
 
 
 def _first_cloud(

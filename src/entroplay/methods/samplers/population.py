@@ -114,7 +114,7 @@ def _difference(
 ) -> tuple[Particles, Float[Array, "m"]]:
     """Proposals of a jump. They are symmetric, so log p(theta) - log p(theta') is zero."""
     count, d = movers.shape
-    first, second, coin = jax.random.bits(key, (3, count))
+    first, second, coin = jax.random.bits(key, (3, count), "uint32")
     a = below(first, donors.shape[0])
     # b is uniform over the donors other than a: draw from one fewer and skip a.
     b = below(second, donors.shape[0] - 1)
@@ -131,7 +131,7 @@ def _independent(
     pick_key, noise_key = jax.random.split(key)
     count, d = movers.shape
     kernels = min(KERNELS, donors.shape[0])
-    picks = jax.random.bits(pick_key, (kernels + count,))
+    picks = jax.random.bits(pick_key, (kernels + count,), "uint32")
     centres = donors[below(picks[:kernels], donors.shape[0])]
 
     # Kernels have the donors' covariance, scaled by the width that Silverman (1986) recommends.

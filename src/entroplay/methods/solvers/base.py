@@ -135,9 +135,7 @@ class Solver(eqx.Module):
         """Whether the state needs `resumed` before the next step. Never, by default."""
         return jnp.asarray(False)
 
-    def resumed(
-        self, problem: FiniteSum, key: PRNGKeyArray, state: Any
-    ) -> tuple[Any, str | None]:
+    def resumed(self, problem: FiniteSum, key: PRNGKeyArray, state: Any) -> tuple[Any, str | None]:
         """A state from which the run can go on, which may have more particles; or the same state
         and the reason why the run ends with it.
 

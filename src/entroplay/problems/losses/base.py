@@ -7,7 +7,8 @@ A loss acts on `moments` of shape (n,) or (n, k), row by row, and offers
 * `curvature(z)`: loss_i''(z_i), shape (n,), or (n, k, k) for moments of shape (n, k);
 * `conjugate(g)`: sup_z <g_i, z> - loss_i(z), shape (n,), infinite outside `dual_domain`;
 * `curvature_root(z)`: R with R R' = curvature;
-* `retract(z, step)`: z + step, kept inside the domain;
+* `extrapolate(z, step)` and `retract(z, step)`: z + step, kept inside the domain; the second is
+  for the steps of an iteration, which should not be too long;
 * `proximal(point, strength)`: the z_i that minimise strength_i loss_i(z) + |z - point_i|^2 / 2;
 * `bregman(p, z)`: loss_i(p_i) - loss_i(z_i) - <slope(z)_i, p_i - z_i>, shape (n,), computed
   without cancellation by the losses of this library;
@@ -106,9 +107,13 @@ class Loss(eqx.Module):
         values, vectors = jnp.linalg.eigh(curvature)
         return vectors * jnp.sqrt(jnp.maximum(values, 0))[:, None, :]
 
-    def retract(self, moments: Moments, step: Moments) -> Moments:
+    def extrapolate(self, moments: Moments, step: Moments) -> Moments:
         """moments + step, or a point of the domain that equals it to first order."""
         return moments + step
+
+    def retract(self, moments: Moments, step: Moments) -> Moments:
+        """`extrapolate`, cut off where an iteration should not go further in one step."""
+        return self.extrapolate(moments, step)
 
     def proximal(self, point: Moments, strength: Rows) -> Moments:
         """The z_i that minimise strength_i loss_i(z) + |z - point_i|^2 / 2, by damped Newton.

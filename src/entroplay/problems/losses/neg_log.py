@@ -38,13 +38,16 @@ class NegLog(Loss):
         far = jnp.log(moments / anchor)
         return jnp.maximum(relative - jnp.where(relative > -0.5, near, far), 0)
 
-    def retract(self, moments: Rows, step: Rows) -> Rows:
-        # For a step D down, H^2 / (H - D) = H + D + O(D^2) is positive however long the step. It is
-        # cut off at H / FALL: a row with no particle nearby seems to have no density at all; its
-        # pull 1 / H would double, and one iteration later it would draw all mass there.
+    def extrapolate(self, moments: Rows, step: Rows) -> Rows:
+        # A step D down is taken in the slope -1 / H: H^2 / (H - D) = H + D + O(D^2) is positive
+        # however long the step.
         down = jnp.minimum(step, 0)
-        lowered = jnp.maximum(moments**2 / (moments - down), moments / FALL)
-        return jnp.where(step >= 0, moments + step, lowered)
+        return jnp.where(step >= 0, moments + step, moments**2 / (moments - down))
+
+    def retract(self, moments: Rows, step: Rows) -> Rows:
+        # Cut off at H / FALL: a row with no particle nearby seems to have no density at all; its
+        # pull 1 / H would double, and one iteration later it would draw all mass there.
+        return jnp.maximum(self.extrapolate(moments, step), moments / FALL)
 
     def proximal(self, point: Rows, strength: Rows) -> Rows:
         # The positive root of z - c / z = a. For negative a it is written without the difference
