@@ -48,9 +48,13 @@ def largest_step(
 
 def systematic(key: PRNGKeyArray, log_weights: Float[Array, "m"]) -> Int[Array, "m"]:
     """Systematic resampling: particle r is taken floor or ceil of m w_r times."""
+    return systematic_at(jax.random.uniform(key, (), log_weights.dtype), log_weights)
+
+
+def systematic_at(offset: Float[Array, ""], log_weights: Float[Array, "m"]) -> Int[Array, "m"]:
+    """`systematic` with a given offset in [0, 1): a uniform number, or 1/2 for no randomness."""
     m = log_weights.shape[0]
     cumulated = jnp.cumsum(jax.nn.softmax(log_weights))
-    offset = jax.random.uniform(key, (), log_weights.dtype)
     positions = (offset + jnp.arange(m, dtype=log_weights.dtype)) / m
     # Rounding may leave the last cumulated weight slightly off one: positions are scaled to it.
     chosen = jnp.searchsorted(cumulated, positions * cumulated[-1])

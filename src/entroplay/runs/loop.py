@@ -209,7 +209,7 @@ class Loop:
         key = jax.random.fold_in(self.start_key, self.done)
         state, message = self.solver.resumed(self.problem, key, self.state)
         if message is not None:
-            return Status(Reason.TOO_FEW_PARTICLES, message)
+            return Status(Reason.TOO_COLD, message)
         self._replace_state(state)
         return None
 

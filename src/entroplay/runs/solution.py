@@ -29,7 +29,7 @@ class Reason(StrEnum):
     ITERATIONS = "iterations"
     CALLBACK = "callback"
     DIVERGED = "diverged"
-    TOO_FEW_PARTICLES = "too few particles"
+    TOO_COLD = "too cold"
     INTERRUPTED = "interrupted"
 
 

@@ -136,7 +136,7 @@ class TemperaturePath(Sequence[Solution]):
                 unverified = "" if certificate.mixed else "  not verified"
                 line += f"  {certificate.bound:>11.2g}{unverified}"
             lines.append(line)
-        if self.status == Reason.TOO_FEW_PARTICLES:
+        if self.status == Reason.TOO_COLD:
             lines.append(f"  stopped     {self.status}")
         return "\n".join(lines)
 
@@ -207,7 +207,7 @@ def path(
                 certificates.append(certify(solution, seed=run_seed))
             show_progress(1, solution.history)
             # What a cloud cannot carry here it cannot carry in the cold either.
-            if solution.status in (Reason.INTERRUPTED, Reason.TOO_FEW_PARTICLES):
+            if solution.status in (Reason.INTERRUPTED, Reason.TOO_COLD):
                 break
     return TemperaturePath(tuple(solutions), tuple(certificates), tuple(left_out))
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from ...measures.cloud import SeenCloud
 from ...measures.cloud_dual import maximise_on_cloud
+from ...measures.gap import rowwise_square
 from ...measures.influence import leave_one_out_loss
 from ...measures.newton_system import newton_system
 from ...measures.weights import effective_sample_size, largest_step
@@ -19,8 +20,10 @@ from ...problems.problem import FiniteSum
 if TYPE_CHECKING:
     from .newton_efp import NewtonEFPState
 
-SHARE = 0.35
-"""Effective share of the cloud that must be left after a step to a lower temperature."""
+SHARE, CAREFUL = 0.35, 1.35
+"""Effective share of the cloud that must be left after a step to a lower temperature. It is more,
+namely CAREFUL minus the share at the present temperature, where that is low: the cloud has not
+followed the last step well."""
 LONGEST, SHORTENINGS = 4.0, (1.0, 0.5, 0.25, 0.12, 0.06, 0.02)
 """Largest factor by which the temperature falls in one iteration, and the powers of it that are
 tried if the cloud cannot follow that far."""
@@ -33,6 +36,8 @@ CROSSED = 12.0
 """Particles per effective degree of freedom from which on halves of the cloud are crossed."""
 NOISE = 3.0
 """Rise of the loss at the moments that counts as noise, in units of T d_eff / m, its scale."""
+ROUNDING = 100
+"""Rise of the loss that counts as rounding, in units of the precision times the loss."""
 SHORTENING, MOST_TRIES = 0.7, 40
 """Factor by which the trust region shortens a step that fails, and maximum number of tries."""
 
@@ -47,6 +52,27 @@ class Answer(NamedTuple):
     share: Float[Array, ""]
     """Effective sample size, as a fraction of the cloud."""
     d_eff: Float[Array, ""]
+    residual: Float[Array, ""]
+    """The squared residual P - H that the solve has left, in units of the sampling noise. Above one
+    the solve has failed, which happens where rounding hides all progress."""
+
+    def trouble(self, required: Array | float) -> Array:
+        """What is wrong with the answer, as a number: see `TROUBLES`."""
+        wrong = jnp.where(self.share >= required, 0, 1)
+        wrong = jnp.where(LEAST * self.d_eff <= self.log_weights.shape[0], wrong, 2)
+        # Also if it is not a number.
+        return jnp.where(self.residual < 1, wrong, 3)
+
+
+TROUBLES = (
+    "",
+    "the particles do not follow: they mix too slowly, or the mass moves to a place where there "
+    "are none. Use more particles, or a sampler with more steps",
+    "the particles are too few for its degrees of freedom. Use more particles",
+    "the precision of the arithmetic is exhausted. Pose the problem in double precision "
+    "(jax.enable_x64), or with a higher temperature",
+)
+"""Why a temperature could not be reached."""
 
 
 class Descent(NamedTuple):
@@ -73,14 +99,18 @@ class Moved(NamedTuple):
 
 
 def descend(
-    problem: FiniteSum, cloud: SeenCloud, state: NewtonEFPState, potential: Float[Array, "m"]
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    state: NewtonEFPState,
+    potential: Float[Array, "m"],
+    floor: Float[Array, ""],
 ) -> Descent:
     """Solve at the present temperature, then at the lowest of a few that the cloud can follow.
 
-    `potential` is <loss'(H), h>_w of every particle. One loop makes all solves, so that the
-    compiled program contains a single one.
+    `potential` is <loss'(H), h>_w of every particle, `floor` the expectation of the squared
+    residual under sampling noise. One loop makes all solves, so that the compiled program contains
+    a single one.
     """
-    m = cloud.particles.shape[0]
     # The cloud follows q_{beta loss'(H)}: weights against the prior are exp(+ beta <g, h> / T).
     log_base = state.beta * potential / problem.temperature
     ladder = _ladder(problem, state, potential)
@@ -93,8 +123,15 @@ def descend(
         solved = maximise_on_cloud(problem, cloud, log_base, beta, start)
         point = solved.point
         loss = problem.empirical_loss(point.moments)
+        square = rowwise_square(problem.loss.curvature(point.moments), point.mean - point.moments)
         answer = Answer(
-            beta, point.moments, loss, point.log_weights, solved.effective_share, solved.d_eff
+            beta,
+            point.moments,
+            loss,
+            point.log_weights,
+            solved.effective_share,
+            solved.d_eff,
+            residual=problem.weights @ square / floor,
         )
         here = jax.tree.map(lambda a, b: jnp.where(first, a, b), answer, carry.here)
         left_out = jax.lax.cond(
@@ -102,22 +139,31 @@ def descend(
             lambda: leave_one_out_loss(problem, point.moments, solved.blocks),
             lambda: carry.left_out,
         )
-        # With the prior fixed, the loss does not rise as the temperature falls.
-        noise = NOISE * problem.temperature * solved.d_eff / (jnp.maximum(beta, 1e-30) * m)
-        fine = (solved.effective_share >= SHARE) & (LEAST * solved.d_eff <= m)
-        found = ~first & fine & (loss <= here.loss + noise)
+        required = jnp.maximum(SHARE, CAREFUL - here.share)
+        found = ~first & (answer.trouble(required) == 0) & not_worse(problem, answer, here.loss)
         steps, products = carry.steps + solved.steps, carry.products + solved.products
         return Descent(here, left_out, answer, found, carry.tried + 1, steps, products)
 
     def going(carry: Descent) -> Array:
-        more = (state.beta < 1) & (carry.here.share >= SHARE) & ~carry.found
+        more = (state.beta < 1) & (carry.here.trouble(SHARE) == 0) & ~carry.found
         more = more & (state.first_try + carry.tried - 1 < len(SHORTENINGS))
         return (carry.tried == 0) | more
 
     zero, none = jnp.zeros((), jnp.int32), jnp.zeros((), problem.dtype)
-    blank = Answer(none, state.moments, none, log_base, none, none)
+    blank = Answer(none, state.moments, none, log_base, none, none, none)
     begin = Descent(blank, none, blank, jnp.asarray(False), zero, zero, zero)
     return jax.lax.while_loop(going, attempt, begin)
+
+
+def not_worse(problem: FiniteSum, answer: Answer, loss: Array) -> Array:
+    """Whether the loss of an answer has not risen above another one's, beyond its noise.
+
+    With the prior fixed, the loss at the moments does not rise as the temperature falls.
+    """
+    m = answer.log_weights.shape[0]
+    noise = problem.temperature * answer.d_eff / (jnp.maximum(answer.beta, 1e-30) * m)
+    rounding = jnp.finfo(problem.dtype).eps * jnp.abs(loss)
+    return answer.loss <= loss + NOISE * noise + ROUNDING * rounding
 
 
 def _ladder(

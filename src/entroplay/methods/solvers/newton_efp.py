@@ -14,12 +14,21 @@ from ...base.registry import storable
 from ...measures.cloud import SeenCloud
 from ...measures.gap import bregman_gap, rowwise_square, sampling_bias
 from ...measures.gibbs import Gibbs
-from ...measures.weights import systematic
+from ...measures.weights import systematic, systematic_at
 from ...problems.features.base import Moments, Particles
 from ...problems.problem import FiniteSum
 from ..samplers import MALA, Sampler, sampler_or_default
 from .base import Info, Solver, Start
-from .newton_descent import Moved, descend, mean_direction, trusted
+from .newton_descent import (
+    SHARE,
+    TROUBLES,
+    Answer,
+    Moved,
+    descend,
+    mean_direction,
+    not_worse,
+    trusted,
+)
 
 FLOOR, RESTART = 1.5, 8.0
 """Bounds of the squared residual, as multiples of its sampling noise. Below FLOOR the running mean
@@ -53,6 +62,15 @@ class NewtonColumns(NamedTuple):
     """The squared residual P - H, divided by its expectation under sampling noise alone."""
 
 
+class Kept(NamedTuple):
+    """The last answer that was confirmed by a solve on its own moved particles."""
+
+    particles: Particles
+    moments: Moments
+    beta: Float[Array, ""]
+    loss: Float[Array, ""]
+
+
 class NewtonEFPState(eqx.Module):
     """Particles ~ q_{beta loss'(H)}."""
 
@@ -64,7 +82,11 @@ class NewtonEFPState(eqx.Module):
     first_try: Int[Array, ""]
     """The first of SHORTENINGS that is tried: one before the last one that succeeded."""
     stuck: Int[Array, ""]
-    """Successive iterations in which no lower temperature could be reached."""
+    """Successive iterations that failed: no lower temperature was reached, or the answer was not
+    confirmed."""
+    trouble: Int[Array, ""]
+    """Why the last iteration failed, see `TROUBLES`."""
+    kept: Kept
     d_eff: Float[Array, ""]
     """Effective number of degrees of freedom, as the last solve had it."""
     most: Int[Array, ""]
@@ -111,6 +133,8 @@ class NewtonEFP(Solver):
             averaged=one,
             first_try=zero,
             stuck=zero,
+            trouble=zero,
+            kept=Kept(start.particles, start.moments, beta, one * jnp.inf),
             d_eff=0 * one,
             most=jnp.asarray(start.most, jnp.int32),
             sampler=self.sampler.init(problem),
@@ -127,6 +151,7 @@ class NewtonEFP(Solver):
 
         # The residual P - H in units of its own sampling noise decides the gain 1/k of the mean.
         floor = 2 * sampling_bias(problem, state.moments, covariance, m)
+        floor = jnp.maximum(floor, jnp.finfo(problem.dtype).tiny)
         curvature = problem.loss.curvature(state.moments)
         square = rowwise_square(curvature, mean - state.moments)
         excess = problem.weights @ square / floor
@@ -134,7 +159,7 @@ class NewtonEFP(Solver):
 
         # The answer at the present temperature, and the way to a lower one. Where the temperature
         # stays, there is a step of the running mean instead.
-        way = descend(problem, cloud, state, potential)
+        way = descend(problem, cloud, state, potential, floor)
         here, lower = way.here, way.lower
 
         def stay() -> Moved:
@@ -144,12 +169,19 @@ class NewtonEFP(Solver):
         goal = jax.lax.cond(
             way.found, lambda: Moved(lower.moments, lower.beta, lower.log_weights), stay
         )
+        # An answer that is not confirmed is given up for the last one that was.
+        confirmed = (here.trouble(SHARE) == 0) & not_worse(problem, here, state.kept.loss)
+        kept = _keep(state, here, averaged, confirmed)
 
         # Re-weighted, resampled and moved, the cloud follows the new Gibbs measure.
         chosen = systematic(resample_key, goal.log_weights)
-        gibbs = Gibbs(problem, goal.beta * problem.slope(goal.moments))
+        before = (state.particles[chosen], goal.moments, goal.beta)
+        before, moments, beta = jax.tree.map(
+            lambda new, old: jnp.where(confirmed, new, old), before, kept[:3]
+        )
+        gibbs = Gibbs(problem, beta * problem.slope(moments))
         particles, sampler, moved = self.sampler.run(
-            move_key, gibbs, state.particles[chosen], state.sampler, iteration
+            move_key, gibbs, before, state.sampler, iteration
         )
 
         # The gap is that of the old moments, at which `mean` was sampled, once beta = 1.
@@ -164,7 +196,7 @@ class NewtonEFP(Solver):
             passes=moved.pulls + 1 + cloud.passes_per_product * (1 + 2 * way.products),
             extra=NewtonColumns(
                 temperature=problem.temperature / state.beta,
-                beta=goal.beta,
+                beta=beta,
                 d_eff=here.d_eff,
                 effective_sample_size=here.share,
                 inner_steps=way.steps.astype(problem.dtype),
@@ -173,13 +205,17 @@ class NewtonEFP(Solver):
             ),
             **moved._asdict(),
         )
+        failed = ~confirmed | ((state.beta < 1) & ~way.found)
+        trouble = jnp.where(confirmed, lower.trouble(SHARE), here.trouble(SHARE))
         state = NewtonEFPState(
             particles,
-            goal.moments,
-            goal.beta,
-            averaged,
+            moments,
+            beta,
+            jnp.where(confirmed, averaged, 1),
             first_try=jnp.where(way.found, jnp.maximum(state.first_try + way.tried - 3, 0), 0),
-            stuck=jnp.where(way.found | (state.beta >= 1), 0, state.stuck + 1),
+            stuck=jnp.where(failed, state.stuck + 1, 0),
+            trouble=jnp.where(failed, jnp.maximum(trouble, 1), 0),
+            kept=kept,
             d_eff=jnp.maximum(here.d_eff, lower.d_eff),
             most=state.most,
             sampler=sampler,
@@ -201,17 +237,35 @@ class NewtonEFP(Solver):
     ) -> tuple[NewtonEFPState, str | None]:
         """A larger cloud of moved copies or, if it may not grow, why the run ends."""
         m, d_eff = state.particles.shape[0], float(state.d_eff)
-        if m >= int(state.most):
-            return state, (
-                f"{m} particles carry the path down to temperature "
-                f"{problem.temperature / float(state.beta):.3g}, with about {d_eff:.0f} effective "
-                f"degrees of freedom, not to {problem.temperature:.3g}; the answer is the one "
-                f"there. Use more particles (at least {WELL:.0f} per degree of freedom, so more "
-                f"than {WELL * d_eff:.0f}), or a higher temperature."
-            )
-        copies = max(2, int(WELL * d_eff / m) + 1)
-        size = min(copies * m, int(state.most))
-        return _grown(traced(problem), traced(self.sampler), key, state, size), None
+        if m < int(state.most):
+            size = min(max(2, int(WELL * d_eff / m) + 1) * m, int(state.most))
+            return _grown(traced(problem), traced(self.sampler), key, state, size), None
+        kept = state.kept
+        parts = (kept.particles, kept.moments, kept.beta)
+        state = eqx.tree_at(lambda s: (s.particles, s.moments, s.beta), state, parts)
+        reached = problem.temperature / max(float(kept.beta), 1e-30)
+        return state, (
+            f"the answer is that of temperature {reached:.3g}, not {problem.temperature:.3g}: with "
+            f"{m} particles and about {d_eff:.0f} effective degrees of freedom, "
+            f"{TROUBLES[int(state.trouble)]}."
+        )
+
+
+def _keep(state: NewtonEFPState, here: Answer, averaged: Array, confirmed: Array) -> Kept:
+    """The present answer if it is confirmed, otherwise the one before.
+
+    In a running mean the mean itself is the answer, and the particles follow it already.
+    """
+    single = averaged <= 1
+    # Weights close to one: half-way through every interval there is nothing random.
+    chosen = systematic_at(jnp.asarray(0.5, here.share.dtype), here.log_weights)
+    answer = Kept(
+        jnp.where(single, state.particles[chosen], state.particles),
+        jnp.where(single, here.moments, state.moments),
+        state.beta,
+        here.loss,
+    )
+    return jax.tree.map(lambda new, old: jnp.where(confirmed, new, old), answer, state.kept)
 
 
 def _averaged(state: NewtonEFPState, excess: Array) -> Array:
@@ -228,5 +282,7 @@ def _grown(
     copied = jnp.resize(state.particles, (size, state.particles.shape[1]))
     gibbs = Gibbs(problem, state.beta * problem.slope(state.moments))
     particles, carried, _ = sampler.run(key, gibbs, copied, state.sampler, jnp.zeros((), jnp.int32))
-    parts = (particles, carried, jnp.zeros_like(state.stuck), jnp.zeros_like(state.d_eff))
-    return eqx.tree_at(lambda s: (s.particles, s.sampler, s.stuck, s.d_eff), state, parts)
+    zero, none = jnp.zeros_like(state.stuck), jnp.zeros_like(state.d_eff)
+    kept = state.kept._replace(particles=particles)
+    parts = (particles, carried, zero, none, kept)
+    return eqx.tree_at(lambda s: (s.particles, s.sampler, s.stuck, s.d_eff, s.kept), state, parts)
