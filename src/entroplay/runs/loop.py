@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -236,7 +235,8 @@ class Loop:
         if found.particles != self.size and shape in map(np.shape, found.leaves):
             # The cloud has grown; only the shapes matter here.
             particles = jnp.resize(self.state.particles, shape)
-            self._replace_state(eqx.tree_at(lambda s: s.particles, self.state, particles))
+            start = Start(particles, self.state.moments, warm=True, key=self.start_key)
+            self._replace_state(self.solver.init(self.problem, start, self.iterations))
         state, memories = checkpoints.resume((self.state, self.latest.memories), found)
         self.latest = Snapshot(stage, state, memories, as_history(found.history))
 
