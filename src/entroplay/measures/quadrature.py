@@ -6,6 +6,7 @@ Symbols are those of the paper: L of eq. (6), D of eq. (11), nu below eq. (12).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import equinox as eqx
 import jax
@@ -33,6 +34,10 @@ TIGHT_MARGIN = 5
 """Number of temperatures beyond TAIL that a tightened box keeps."""
 
 
+class UnresolvedError(ArithmeticError):
+    """A measure is too narrow for the grid, or its integrals are less exact than promised."""
+
+
 def in_double(problem: FiniteSum) -> FiniteSum:
     """The same problem with all its arrays in float64, for use within `jax.enable_x64(True)`."""
     with jax.enable_x64(True):
@@ -43,11 +48,12 @@ def in_double(problem: FiniteSum) -> FiniteSum:
 
 @dataclass(frozen=True)
 class Quadrature:
-    """A problem on a uniform grid.
+    """A problem on a uniform grid, or on one that follows the mass of narrow measures.
 
     Densities are arrays of shape (G,) that sum to one when multiplied by `cell`. The trapezoidal
     rule on a uniform grid converges faster than any power of the spacing for densities that are
-    smooth and vanish at the border, as these do.
+    smooth and vanish at the border, as these do. A grid that follows the mass has `volumes`, one
+    per point; in two dimensions its points lie on lines and are no product of the axes.
     """
 
     problem: FiniteSum
@@ -56,6 +62,8 @@ class Quadrature:
     """All grid points, of shape (G, d)."""
     matrix: np.ndarray
     """The features at all grid points, of shape (G, n) or (G, n k)."""
+    volumes: np.ndarray | None = None
+    """The weight of each point, of shape (G,); None on a uniform grid."""
 
     @staticmethod
     def on(problem: FiniteSum, axes: Axes) -> Quadrature:
@@ -73,11 +81,19 @@ class Quadrature:
         return Quadrature(problem, axes, points, np.concatenate(values))
 
     @property
-    def cell(self) -> float:
-        """The volume of a grid cell."""
-        return float(np.prod([a[1] - a[0] for a in self.axes]))
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a density: that of the product of the axes, or (G,) if there is none."""
+        product = tuple(len(a) for a in self.axes)
+        return product if int(np.prod(product)) == len(self.points) else (len(self.points),)
 
     @property
+    def cell(self) -> float | np.ndarray:
+        """The volume of a grid cell, or one volume per point, of shape (G,)."""
+        if self.volumes is not None:
+            return self.volumes
+        return float(np.prod([a[1] - a[0] for a in self.axes]))
+
+    @cached_property
     def penalty(self) -> np.ndarray:
         """l2 |theta|^2 at the grid points."""
         return (np.asarray(self.problem.l2) * self.points**2).sum(axis=1)
@@ -110,7 +126,11 @@ class Quadrature:
         """Cov_mu(h), of shape (n k, n k)."""
         mass = density * self.cell
         mean = mass @ self.matrix
-        centred = (self.matrix - mean) * np.sqrt(mass)[:, None]
+        matrix = self.matrix
+        if self.volumes is not None:  # at low temperatures most of the mass underflows to zero
+            inside = mass > 0
+            matrix, mass = matrix[inside], mass[inside]
+        centred = (matrix - mean) * np.sqrt(mass)[:, None]
         return centred.T @ centred
 
     def primal(self, density: np.ndarray) -> float:
@@ -181,19 +201,21 @@ def _values(features, particles):
     return features.values(particles, features.rows)
 
 
-def normalise(log_density: np.ndarray, cell: float) -> tuple[np.ndarray, float]:
+def normalise(log_density: np.ndarray, cell: float | np.ndarray) -> tuple[np.ndarray, float]:
     """A density from its logarithm up to a constant, and the logarithm of the integral before."""
     # The maximum is taken out first, which prevents overflow.
     largest = float(log_density.max())
     density = np.exp(log_density - largest)
-    total = float(density.sum()) * cell
+    single = not isinstance(cell, np.ndarray)
+    total = float(density.sum()) * cell if single else float(density @ cell)
     return density / total, largest + float(np.log(total))
 
 
-def kl(density: np.ndarray, log_reference: np.ndarray, cell: float) -> float:
+def kl(density: np.ndarray, log_reference: np.ndarray, cell: float | np.ndarray) -> float:
     """KL(density | reference) on one grid; the reference's logarithm does not underflow."""
     inside = density > 0
-    return float((density[inside] * cell) @ (np.log(density[inside]) - log_reference[inside]))
+    mass = (density * cell)[inside]
+    return float(mass @ (np.log(density[inside]) - log_reference[inside]))
 
 
 def check_dimension(problem: FiniteSum, owner: str) -> None:
@@ -236,7 +258,12 @@ def guaranteed_box(problem: FiniteSum, points: int, duals_of) -> Quadrature:
         if needed <= half * (1 + 1e-9):
             return quadrature
         half = MARGIN * needed
-    raise ValueError(
+    raise no_box()
+
+
+def no_box() -> ValueError:
+    """The error for features that outgrow the penalty."""
+    return ValueError(
         "No finite box holds the measure: the features grow too fast for the l2 penalty."
     )
 

@@ -6,17 +6,18 @@ by sequential Monte Carlo.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..base.compilation import compiled, traced
-from ..measures.quadrature import POINTS, guaranteed_box, points_per_axis, tightened
+from ..measures.exact import gibbs_moments
+from ..measures.quadrature import POINTS, UnresolvedError
 from ..measures.weights import effective_number
 from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum
-from .grid import coarse_points
 
 QUADRATURE_ELEMENTS = 5 * 10**7
 """Maximum number of entries of the feature matrix on a grid for which quadrature is used."""
@@ -46,20 +47,17 @@ def log_partition(
     if problem.dim in POINTS:
         elements = int(np.prod(problem.features.shape)) * POINTS[problem.dim] ** problem.dim
         if elements <= QUADRATURE_ELEMENTS:
-            return by_quadrature(problem, dual)
+            with suppress(UnresolvedError):
+                return by_quadrature(problem, dual)
     with problem.precision():
         sampled = by_importance_sampling(problem, key, dual)
     return sampled or from_replicates(problem, smc_log_ratios, "sequential Monte Carlo")
 
 
 def by_quadrature(problem: FiniteSum, dual: Moments) -> LogPartition:
-    """Integrate on a grid, for d <= 2; exact up to rounding."""
-    g = np.asarray(dual, np.float64)
-    size = points_per_axis(problem, None)
-    # A coarse grid finds out where the mass of q_g is, a fine one integrates there.
-    coarse = guaranteed_box(problem, coarse_points(problem, size), lambda _: [g])
-    fine = tightened(coarse, size, [g])
-    return LogPartition(fine.gibbs(g)[1], 0.0, "quadrature")
+    """Integrate on a grid that follows the mass of q_g, for d <= 2."""
+    exact = gibbs_moments(problem, dual)
+    return LogPartition(exact.log_partition, exact.log_partition_error, "quadrature")
 
 
 def by_importance_sampling(
