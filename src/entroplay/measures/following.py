@@ -11,7 +11,7 @@ Several measures share one grid, which resolves all of them.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from .panels import (
     WEIGHTS,
     HigherError,
     Task,
+    TooManyError,
     bisect,
     halves,
     judge,
@@ -33,6 +34,9 @@ from .panels import (
 )
 from .quadrature import TAIL, Quadrature, UnresolvedError
 
+LOOSENINGS = (1, 30, 1000)
+"""Factors of the tolerance that are tried, in order, until the budget of points suffices. Errors
+are estimated afterwards, hence known in any case."""
 ATTEMPTS = 8
 """Maximum number of times that a grid is begun again because denser points were found."""
 
@@ -62,7 +66,7 @@ def follow(
     for _ in range(ATTEMPTS):
         task, seeds = _task(landscape, tilts, tolerance, budget, seeds, seed)
         try:
-            return _grid(task, seeds)
+            return _affordable(task, seeds)
         except HigherError as higher:
             seeds = np.concatenate([seeds, higher.point[None]])
     raise UnresolvedError("The mass of the measure was not found. Ask for more 'points'.")
@@ -80,8 +84,16 @@ def refined(
     inside = (seeds[:, :1] >= grid.cuts[:, 0]) & (seeds[:, :1] <= grid.cuts[:, 1])
     if inside.any(axis=1).all():
         with suppress(HigherError):
-            return _grid(task, seeds, halves(grid.cuts))
+            return _affordable(task, seeds, halves(grid.cuts))
     return follow(landscape, tilts, tolerance=tolerance / 100, budget=budget, known=seeds, seed=1)
+
+
+def _affordable(task: Task, seeds: np.ndarray, cuts: np.ndarray | None = None) -> Grid:
+    """The grid of the best tolerance that the budget allows; kinks in the plane are expensive."""
+    for loosening in LOOSENINGS[:-1]:
+        with suppress(TooManyError):
+            return _grid(replace(task, tolerance=task.tolerance * loosening), seeds, cuts)
+    return _grid(replace(task, tolerance=task.tolerance * LOOSENINGS[-1]), seeds, cuts)
 
 
 def _task(landscape, tilts, tolerance, budget, known, seed) -> tuple[Task, np.ndarray]:

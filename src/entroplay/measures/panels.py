@@ -266,8 +266,12 @@ def _integrands(task: Task, logs: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     return np.stack([density, density * (matrix @ task.probe)[..., None]], axis=2)
 
 
-def too_many(task: Task) -> UnresolvedError:
-    """The error for a measure that the budget of points does not resolve."""
-    return UnresolvedError(
+class TooManyError(UnresolvedError):
+    """A measure is not resolved by the budget of points."""
+
+
+def too_many(task: Task) -> TooManyError:
+    """The error, with what to do about it."""
+    return TooManyError(
         f"The measure is not resolved by {task.budget} points in all. Ask for more 'points'."
     )
