@@ -149,7 +149,7 @@ def _grid(task: Task, seeds: np.ndarray, cuts: np.ndarray | None = None) -> Grid
         verdict = judge(task, tops, totals, radius)
         resolved = resolved + verdict.mass[verdict.calm].sum(axis=0)
         scale = task.tolerance * np.maximum(verdict.mass, resolved)
-        small = (verdict.error <= scale[:, None]).all(axis=1)
+        small = np.asarray((verdict.error <= scale[:, None]).all(axis=1))
         present = verdict.alive.any(axis=1) | fixed
         done = verdict.settled(small) | shortest(cuts) | (level == DEPTH - 1) | fixed
         keep, split = done & present, ~done & present

@@ -169,7 +169,7 @@ class Lattice:
         local = (change[:, :-1] >= 0) & (change[:, 1:] <= 0) & (allowed > best - TAIL)
         return [
             self.axis[np.concatenate([found, found + 2])]
-            for found in (np.flatnonzero(column) for column in local.any(axis=2))
+            for found in (np.flatnonzero(column) for column in np.asarray(local.any(axis=2)))
         ]
 
     def thinned(self) -> Lattice:

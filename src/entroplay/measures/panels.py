@@ -100,11 +100,11 @@ class Verdict:
     def calm(self) -> np.ndarray:
         """Panels whose masses are known to within a tenth."""
         good = (self.error[:, 0] <= 0.1 * self.mass) & ~self.steep
-        return good.all(axis=1)
+        return np.asarray(good.all(axis=1))
 
     def settled(self, small: np.ndarray) -> np.ndarray:
         """Whether every measure is either absent or resolved; `small` says where errors are."""
-        return (~self.alive | (small & ~self.steep)).all(axis=1)
+        return np.asarray((~self.alive | (small & ~self.steep)).all(axis=1))
 
 
 def slack(logs: np.ndarray) -> np.ndarray:
@@ -129,8 +129,8 @@ def judge(task: Task, logs: np.ndarray, values: np.ndarray, radius: np.ndarray) 
     """
     between = slack(logs)
     counts = logs + between > task.best - TAIL
-    alive = counts.any(axis=0)
-    steep = (counts & (between > STEEP)).any(axis=0)
+    alive = np.asarray(counts.any(axis=0))
+    steep = np.asarray((counts & (between > STEEP)).any(axis=0))
     flat = values.reshape(len(NODES), -1)
     shape = values.shape[1:]
     end = np.abs(TO_COEFFICIENTS[:, END].T @ flat).max(axis=0).reshape(shape)
@@ -235,7 +235,7 @@ def bisect(
         # Lines of low density need not be resolved as well.
         allowed = task.tolerance * np.exp(COUPLED * np.clip(task.best - top, 0, 2 * TAIL))
         scale = allowed[owner] * np.maximum(verdict.mass, known[owner])
-        small = (verdict.error <= scale[:, None]).all(axis=1)
+        small = np.asarray((verdict.error <= scale[:, None]).all(axis=1))
         done = verdict.settled(small) | shortest(cuts) | (depth == DEPTH - 1) | exactly
         np.add.at(totals, owner[done], verdict.integrals[done])
         kept.append((owner[done], cuts[done]))

@@ -8,8 +8,11 @@ made for the Gibbs measure of the new dual, until the dual value on both is the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..measures.exact import TOLERANCE, finer
@@ -54,16 +57,38 @@ class Cold:
     """The absolute differences of the dual value and of the moments between both grids."""
 
 
+class Stage(NamedTuple):
+    """The optimum at one temperature of the path."""
+
+    quadrature: Quadrature
+    moments: np.ndarray
+    known: np.ndarray
+    """Points near the modes, from which the next search starts."""
+
+
 def cooled(problem: FiniteSum, budget: int) -> Cold:
     """Solve a problem that no uniform grid resolves."""
     landscape = Landscape.of(problem)
+    stage = _cool(landscape, budget)
+    moments, known = stage.moments, stage.known
+    for _ in range(CHECKS - 1):
+        found = _check(landscape, moments, known, budget)
+        if found.change[0] <= AGREED * (1 + abs(found.quadrature.dual_at(found.moments))):
+            return found
+        # The finer grid has found a mode that the other one missed.
+        moments, known = found.moments, found.grid.seeds
+    return _check(landscape, moments, known, budget)
+
+
+def _cool(landscape: Landscape, budget: int) -> Stage:
+    """Follow the optimum from a high temperature to that of the problem."""
     problem, last = landscape.problem, landscape.problem.temperature
-    temperature, quadrature, moments = _start(landscape)
-    previous, stage = HOTTEST * max(temperature, 1), (quadrature, moments, None)
+    temperature, stage = _start(landscape)
+    previous = HOTTEST * max(temperature, 1)
     while True:
         tolerances = AT_THE_END if temperature <= last else ON_THE_WAY
         try:
-            grid, *stage = _settle(landscape, at(problem, temperature), stage, tolerances, budget)
+            stage = _settle(landscape, at(problem, temperature), stage, tolerances, budget)
         except _WanderedError:
             # Too far from the last temperature: halve the distance.
             if previous < SHORTEST * temperature:
@@ -71,26 +96,26 @@ def cooled(problem: FiniteSum, budget: int) -> Cold:
             temperature = float(np.sqrt(previous * temperature))
             continue
         if temperature <= last:
-            break
+            return stage
         previous = temperature
         # The last stage is never a tiny one.
         temperature = temperature / COOLING if temperature > 1.5 * COOLING * last else last
-    moments, known = stage[1], stage[2]
-    for _ in range(CHECKS):
-        tilts = landscape.tilt(quadrature.slope(moments), last)[:, None]
-        grid = follow(landscape, tilts, tolerance=TOLERANCE, budget=budget, known=known)
-        answers, grids = [], (grid, finer(landscape, tilts, grid, budget))
-        for candidate in grids:
-            quadrature = on_grid(landscape, candidate, problem)
-            moments = newton(quadrature, start=moments)
-            answers.append((quadrature.dual_at(moments), moments))
-        (before, first), (after, second) = answers
-        change = abs(after - before), float(np.abs(second - first).max())
-        found = Cold(landscape, grids[1], quadrature, moments, change)
-        if change[0] <= AGREED * (1 + abs(after)):
-            break
-        known = grids[1].seeds  # the finer grid has found a mode that the other one missed
-    return found
+
+
+def _check(landscape: Landscape, moments: np.ndarray, known: np.ndarray, budget: int) -> Cold:
+    """Solve on a grid for the dual of the moments, and on a finer one."""
+    problem = landscape.problem
+    with jax.enable_x64(True):
+        dual = np.asarray(problem.slope(jnp.asarray(moments)))
+    tilts = landscape.tilt(dual, problem.temperature)[:, None]
+    grid = follow(landscape, tilts, tolerance=TOLERANCE, budget=budget, known=known)
+    first = on_grid(landscape, grid, problem)
+    before = newton(first, start=moments)
+    fine = finer(landscape, tilts, grid, budget)
+    second = on_grid(landscape, fine, problem)
+    after = newton(second, start=before)
+    value = abs(second.dual_at(after) - first.dual_at(before))
+    return Cold(landscape, fine, second, after, (value, float(np.abs(after - before).max())))
 
 
 def at(problem: FiniteSum, temperature: float) -> FiniteSum:
@@ -99,8 +124,8 @@ def at(problem: FiniteSum, temperature: float) -> FiniteSum:
     return eqx.tree_at(lambda p: (p.temperature, p.l2), problem, (temperature, problem.l2 * ratio))
 
 
-def _start(landscape: Landscape) -> tuple[float, Quadrature, np.ndarray]:
-    """The first temperature, the lattice as a grid, and the prior's moments."""
+def _start(landscape: Landscape) -> tuple[float, Stage]:
+    """The first temperature, and the prior's moments with the lattice as a grid."""
     problem = landscape.problem
     lattice = landscape.box(np.zeros((landscape.lattice(16.0).matrix.shape[1], 1)))
     grid = Grid(lattice.points, lattice.volumes, np.zeros((0, 2)), lattice.points[:0])
@@ -109,10 +134,10 @@ def _start(landscape: Landscape) -> tuple[float, Quadrature, np.ndarray]:
     tilt = landscape.tilt(quadrature.slope(moments), 1.0)
     spread = float(np.ptp(lattice.matrix @ tilt))
     temperature = max(problem.temperature, min(spread / WARM, HOTTEST))
-    return temperature, quadrature, moments
+    return temperature, Stage(quadrature, moments, grid.seeds)
 
 
-def _settle(landscape, problem, stage, tolerances, budget):
+def _settle(landscape, problem, stage, tolerances, budget) -> Stage:
     """Alternate between Newton's method and new grids at one temperature."""
     tolerance, settled = tolerances
     quadrature, moments, known = stage
@@ -132,7 +157,7 @@ def _settle(landscape, problem, stage, tolerances, budget):
         # On the new grid the dual value is exact. Points that were missing have lowered it.
         error = abs(before - quadrature.dual_at(moments)) / problem.temperature
         if error <= settled + 1e-13 * abs(before) / problem.temperature:
-            return grid, quadrature, newton(quadrature, start=moments), known
+            return Stage(quadrature, newton(quadrature, start=moments), known)
     raise _WanderedError
 
 
