@@ -11,7 +11,7 @@ import numpy as np
 from ..problems.problem import FiniteSum
 from .following import Grid, follow, on_grid, refined
 from .modes import Landscape
-from .quadrature import MATRIX_ELEMENTS, Quadrature, check_dimension, points_per_axis
+from .quadrature import GRID_ELEMENTS, Quadrature, check_dimension, points_per_axis
 
 TOLERANCE = 1e-9
 """Tolerance of the integrals over a panel, relative to the mass of the measure."""
@@ -38,7 +38,7 @@ def point_budget(problem: FiniteSum, points: int | None) -> int:
     """Maximum number of points of a grid that follows the mass."""
     size = points_per_axis(problem, points)
     width = int(np.prod(problem.features.shape))
-    return min(ABUNDANCE[problem.dim] * size**problem.dim, MATRIX_ELEMENTS // width)
+    return min(ABUNDANCE[problem.dim] * size**problem.dim, GRID_ELEMENTS // width)
 
 
 def gibbs_moments(problem: FiniteSum, dual: object, *, points: int | None = None) -> GibbsMoments:
@@ -81,7 +81,7 @@ def two_grids(landscape: Landscape, dual: np.ndarray, budget: int) -> tuple[Quad
 def finer(landscape: Landscape, tilts: np.ndarray, grid: Grid, budget: int) -> Grid:
     """The grid on which errors are estimated; it may be eight times as large."""
     width = len(tilts)
-    largest = max(budget, min(8 * budget, MATRIX_ELEMENTS // width))
+    largest = max(budget, min(8 * budget, GRID_ELEMENTS // width))
     return refined(landscape, tilts, grid, tolerance=TOLERANCE, budget=largest)
 
 
