@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..problems.problem import FiniteSum
-from .quadrature import ENLARGEMENTS, TAIL, in_double, no_box
+from .quadrature import TAIL, in_double
+from .uniform import ENLARGEMENTS, no_box
 
 LEAST_BATCH, BATCH_ELEMENTS = 256, 4 * 10**6
 """Smallest number of points that is evaluated at once, and the approximate number of entries of the

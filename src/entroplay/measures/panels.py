@@ -11,6 +11,7 @@ import numpy as np
 
 from .modes import Landscape
 from .quadrature import TAIL, UnresolvedError
+from .uniform import STEEP, slack
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(15)
 """The rule of one panel on [-1, 1], exact for polynomials of degree 29."""
@@ -20,8 +21,6 @@ TO_COEFFICIENTS = (
 """From the values at the nodes to the coefficients of Legendre's polynomials."""
 MIDDLE, END = slice(10, 12), slice(13, 15)
 """The coefficients whose ratio says how fast the expansion of the integrand converges."""
-STEEP = 10.0
-"""Maximum difference of the log-density between neighbouring nodes of a resolved panel."""
 SURPRISE = 30.0
 """The grid is begun again if a log-density exceeds the greatest one known by more than this."""
 DEPTH = 64
@@ -105,18 +104,6 @@ class Verdict:
     def settled(self, small: np.ndarray) -> np.ndarray:
         """Whether every measure is either absent or resolved; `small` says where errors are."""
         return np.asarray((~self.alive | (small & ~self.steep)).all(axis=1))
-
-
-def slack(logs: np.ndarray) -> np.ndarray:
-    """By how much a log-density may exceed its value at a node before the next node.
-
-    That is about its difference from the neighbouring nodes. Nodes are the first axis.
-    """
-    change = np.abs(np.diff(logs, axis=0))
-    between = np.zeros_like(logs)
-    between[1:] = change
-    between[:-1] = np.maximum(between[:-1], change)
-    return between
 
 
 def judge(task: Task, logs: np.ndarray, values: np.ndarray, radius: np.ndarray) -> Verdict:

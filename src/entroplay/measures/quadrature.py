@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..base.arguments import invalid, whole
 from ..problems.losses.base import row_dot
 from ..problems.problem import FiniteSum
 
@@ -25,13 +24,6 @@ GRID_ELEMENTS = 10**8
 """Maximum number of entries of the feature matrix on the grid (800 MB)."""
 BLOCK_ELEMENTS = 10**7
 """Approximate number of entries of the feature matrix that are evaluated at once."""
-POINTS = {1: 4001, 2: 301}
-"""Default number of grid points along an axis, by the number of parameters."""
-ENLARGEMENTS, MARGIN = 30, 1.02
-"""Maximum number of boxes that are tried, and the factor by which each is larger than the last one
-seemed to need."""
-TIGHT_MARGIN = 5
-"""Number of temperatures beyond TAIL that a tightened box keeps."""
 
 
 class UnresolvedError(ArithmeticError):
@@ -216,73 +208,3 @@ def kl(density: np.ndarray, log_reference: np.ndarray, cell: float | np.ndarray)
     inside = density > 0
     mass = (density * cell)[inside]
     return float(mass @ (np.log(density[inside]) - log_reference[inside]))
-
-
-def check_dimension(problem: FiniteSum, owner: str) -> None:
-    """Refuse problems that no grid can hold."""
-    if problem.dim > 2:
-        raise invalid(
-            owner, "problem", "a problem with one or two parameters (d <= 2)", f"d = {problem.dim}"
-        )
-
-
-def points_per_axis(problem: FiniteSum, points: int | None) -> int:
-    """The number of grid points along an axis: the user's choice, or the default of `POINTS`."""
-    default = POINTS[problem.dim]
-    size = default if points is None else whole("grid.solve", "points", points, least=5)
-    elements = size**problem.dim * int(np.prod(problem.features.shape))
-    if elements > GRID_ELEMENTS:
-        raise ValueError(
-            f"{size} points per axis and {problem.features.shape[0]} rows make a feature matrix "
-            f"of {elements:.3g} numbers, more than {GRID_ELEMENTS:.3g}. Ask for fewer 'points'."
-        )
-    return size
-
-
-def guaranteed_box(problem: FiniteSum, points: int, duals_of) -> Quadrature:
-    """A grid whose box holds q_g for each of the duals that `duals_of(quadrature)` returns.
-
-    Where l2 |theta|^2 exceeds the range of the linear part plus TAIL temperatures, the density is
-    negligible. For unbounded features that range grows with the box. The box is therefore enlarged
-    until it holds the measures, which it does in the end if the features grow at most linearly.
-    """
-    # The first box holds the prior; with several penalties the weakest decides its width.
-    weakest = float(np.min(np.asarray(problem.l2)))
-    half = float(np.sqrt(TAIL * problem.temperature / weakest))
-    for _ in range(ENLARGEMENTS):
-        quadrature = Quadrature.on(
-            problem, tuple(np.linspace(-half, half, points) for _ in range(problem.dim))
-        )
-        spread = max(float(np.ptp(quadrature._linear(g))) for g in duals_of(quadrature))
-        needed = float(np.sqrt((spread + TAIL * problem.temperature) / weakest))
-        if needed <= half * (1 + 1e-9):
-            return quadrature
-        half = MARGIN * needed
-    raise no_box()
-
-
-def no_box() -> ValueError:
-    """The error for features that outgrow the penalty."""
-    return ValueError(
-        "No finite box holds the measure: the features grow too fast for the l2 penalty."
-    )
-
-
-def tightened(quadrature: Quadrature, points: int, duals: list[np.ndarray]) -> Quadrature:
-    """The same problem on the smallest box that holds the prior and all the given Gibbs measures.
-
-    The points are then where the mass is.
-    """
-    problem = quadrature.problem
-    # Points at which one of the measures has a density that counts, the prior first.
-    keep = quadrature.penalty <= TAIL * problem.temperature
-    for dual in duals:
-        energy = quadrature.energy(dual)
-        keep |= energy - energy.min() <= (TAIL + TIGHT_MARGIN) * problem.temperature
-    axes = []
-    for j, axis in enumerate(quadrature.axes):
-        inside = quadrature.points[keep, j]
-        # Two cells of the old grid on each side.
-        margin = 2 * (axis[1] - axis[0])
-        axes.append(np.linspace(inside.min() - margin, inside.max() + margin, points))
-    return Quadrature.on(problem, tuple(axes))

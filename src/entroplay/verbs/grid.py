@@ -12,34 +12,33 @@ grid follows the mass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..base.arguments import invalid, number_or_schedule, whole
-from ..measures.exact import gibbs_moments, log_noise, point_budget
-from ..measures.quadrature import (
-    Axes,
-    Quadrature,
-    UnresolvedError,
+from ..measures.exact import point_budget
+from ..measures.quadrature import Axes, Quadrature, UnresolvedError
+from ..measures.uniform import (
     check_dimension,
+    coarse_points,
     guaranteed_box,
+    hidden,
+    integrals,
+    log_noise,
     points_per_axis,
     tightened,
 )
 from ..problems.problem import FiniteSum
 from .cooling import cooled
 from .optimum import Errors, error_of_moments, newton, stability_limit
-from .trajectory import Play, Trajectory, played
+from .trajectory import Trajectory, ideal_play
 
-COARSE_POINTS = 101
-"""Maximum number of grid points per axis, in two dimensions, while the box is being sought."""
-UNIFORM_ERROR = 1e-6
-"""Maximum error of the value and of the moments, relative to 1 plus their size, with which the
-answer on a uniform grid is returned."""
-VALUE_ERROR, MOMENTS_ERROR = 1e-7, 1e-5
-"""Maximum errors, likewise, with which an answer on a grid that follows the mass is returned. For
-smooth features they are about 1e-12; kinks leave 1e-8."""
+LIMITS = (1e-5, 1e-4)
+"""Maximum errors of the value and of the moments, relative to 1 plus their size, with which an
+answer is returned. For smooth features they are about 1e-12; kinks leave more on a uniform
+grid."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class GridSolution:
 
     Attributes:
         quadrature: the grid, for further exact integrals. Where it follows the mass it resolves
-            the optimum, the prior and the trajectory; `gibbs_moments` integrates any other q_g.
+            the optimum only.
         density: mu_*, one number per grid point, shaped like the grid. A grid in the plane that
             follows the mass has no product of axes; the shape is then (G,), as that of
             `quadrature.points`.
@@ -58,7 +57,7 @@ class GridSolution:
         dual_value: D(dual_vector), equal to `value` up to rounding.
         stability_limit: the largest rate at which EFP is locally stable,
             2 / (1 + largest eigenvalue of J).
-        trajectory: ideal EFP from the prior.
+        trajectory: ideal EFP from the prior; None where the grid follows the mass.
         error: estimated absolute errors of `value` and `moments`, as `error.value` and
             `error.moments`.
     """
@@ -70,7 +69,7 @@ class GridSolution:
     value: float
     dual_value: float
     stability_limit: float
-    trajectory: Trajectory
+    trajectory: Trajectory | None
     error: Errors
 
     @property
@@ -80,13 +79,15 @@ class GridSolution:
 
     def __repr__(self) -> str:
         size = " x ".join(str(length) for length in self.quadrature.shape)
-        above = self.trajectory.primal[-1] - self.value
+        end = "the grid follows the mass"
+        if self.trajectory is not None:
+            above = self.trajectory.primal[-1] - self.value
+            end = f"its trajectory ends {above:.3g} above the optimum"
         return (
             f"GridSolution of {self.quadrature.problem}\n"
             f"  value {self.value:.10g} +- {self.error.value:.1e}, "
             f"duality gap {self.value - self.dual_value:.1e}, {size} points\n"
-            f"  EFP is stable for rates below {min(self.stability_limit, 1):.3g}; "
-            f"its trajectory ends {above:.3g} above the optimum"
+            f"  EFP is stable for rates below {min(self.stability_limit, 1):.3g}; {end}"
         )
 
 
@@ -110,8 +111,9 @@ def solve(
         snapshots: the number of densities of the trajectory to keep, evenly spaced in time.
 
     Raises:
-        UnresolvedError: if the estimated error, relative to 1 plus the size, exceeds 1e-7 for the
-            value or 1e-5 for the moments on that grid, too.
+        UnresolvedError: if the estimated error, relative to 1 plus the size, exceeds 1e-5 for the
+            value or 1e-4 for the moments on that grid, too, or if a trajectory is wanted, which
+            only uniform grids have.
 
     >>> import entroplay as ep
     >>> features, loss = ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8])
@@ -128,11 +130,21 @@ def solve(
     schedule = number_or_schedule("grid.solve", "rate", rate, at_most=1.0)
     size = points_per_axis(problem, points)
 
-    play = Play(schedule, iterations, snapshots)
-    return _uniform(problem, size, play, points) or _following(problem, play, points)
+    def play(quadrature: Quadrature) -> Trajectory:
+        return ideal_play(quadrature, schedule, iterations, snapshots)
+
+    found = _uniform(problem, size, play)
+    if found is None and iterations:
+        raise UnresolvedError(
+            f"A uniform grid of {size} points per axis does not resolve the optimum or the "
+            "trajectory of ideal EFP towards it. Ask for more 'points', or for 'iterations=0'."
+        )
+    return found or _following(problem, point_budget(problem, points))
 
 
-def _uniform(problem: FiniteSum, size: int, play: Play, points: int | None) -> GridSolution | None:
+def _uniform(
+    problem: FiniteSum, size: int, play: Callable[[Quadrature], Trajectory]
+) -> GridSolution | None:
     """The answer on a uniform grid; None if it is not resolved there."""
 
     def visited(quadrature: Quadrature) -> list[np.ndarray]:
@@ -143,79 +155,63 @@ def _uniform(problem: FiniteSum, size: int, play: Play, points: int | None) -> G
     # The box holds the first and the optimal measure. That it held those in between is checked
     # afterwards.
     coarse = guaranteed_box(problem, coarse_points(problem, size), visited)
-    quadrature = tightened(coarse, size, visited(coarse))
-    moments = newton(quadrature)
-    errors = _uniform_errors(problem, quadrature, moments, points)
-    if errors is None:
-        return None
-    trajectory = play.on(quadrature)
-    if any(quadrature.cut(quadrature.slope(visit)) for visit in trajectory.moments):
-        # An unstable run may visit measures unlike both: repeat it on the larger box.
-        axes = tuple(np.linspace(a[0], a[-1], size) for a in coarse.axes)
-        quadrature = Quadrature.on(problem, axes)
+    tight = tightened(coarse, visited(coarse))
+    for box in (tight, [(a[0], a[-1]) for a in coarse.axes]):
+        quadrature = Quadrature.on(problem, tuple(np.linspace(*ends, size) for ends in box))
         moments = newton(quadrature)
-        errors = _uniform_errors(problem, quadrature, moments, points)
-        if errors is None:
+        errors = _uniform_errors(coarse, quadrature, moments)
+        if not errors.within(quadrature.dual_at(moments), moments, LIMITS):
             return None
-        trajectory = play.on(quadrature)
+        trajectory = play(quadrature)
+        duals = [quadrature.slope(visit) for visit in trajectory.moments]
+        # An unstable run may visit measures unlike both: it is repeated on the larger box.
+        if not any(quadrature.cut(dual) for dual in duals):
+            break
     return _solution(quadrature, moments, trajectory, errors)
 
 
-def _uniform_errors(
-    problem: FiniteSum, quadrature: Quadrature, moments: np.ndarray, points: int | None
-) -> Errors | None:
-    """The errors of an answer on a uniform grid; None if they are too large."""
+def _uniform_errors(coarse: Quadrature, quadrature: Quadrature, moments: np.ndarray) -> Errors:
+    """The errors of an answer on a uniform grid; infinite if mass may be hidden."""
     dual = quadrature.slope(moments)
-    try:
-        exact = gibbs_moments(problem, dual, points=points)
-    except UnresolvedError:
-        return None
-    density, log_partition = quadrature.gibbs(dual)
+    if hidden(coarse, quadrature, dual):
+        return Errors(np.inf, np.inf)
+    found = integrals(quadrature, dual)
+    density, _ = quadrature.gibbs(dual)
     # The dual value is wrong by the error of temperature * log Z_g, and below the optimum by at
     # most the gap, the Bregman divergence between the exact moments of q_g and H.
-    error = abs(log_partition - exact.log_partition) + exact.log_partition_error
-    weighted = np.asarray(quadrature.problem.weights, np.float64)
-    change = (exact.moments - moments) * dual
-    slopes = weighted @ change.reshape(len(weighted), -1).sum(axis=1)
-    gap = quadrature.loss(exact.moments) - quadrature.loss(moments) - float(slopes)
-    errors = Errors(
-        problem.temperature * error + abs(gap),
-        error_of_moments(quadrature, density, moments, exact.moments) + exact.moments_error,
+    largest = found.moments_error + float(np.abs(found.moments - moments).max())
+    gap = float(np.abs(quadrature.weighted_curvature(moments)).sum()) * largest**2
+    return Errors(
+        float(quadrature.problem.temperature) * found.log_partition_error + gap,
+        error_of_moments(quadrature, density, moments, largest),
     )
-    limits = (UNIFORM_ERROR, UNIFORM_ERROR)
-    return errors if errors.within(quadrature.dual_at(moments), moments, limits) else None
 
 
-def _following(problem: FiniteSum, play: Play, points: int | None) -> GridSolution:
+def _following(problem: FiniteSum, budget: int) -> GridSolution:
     """The answer on a grid that follows the mass."""
-    budget = point_budget(problem, points)
     cold = cooled(problem, budget)
-    quadrature, trajectory = played(cold, play, budget)
-    moments = newton(quadrature, start=cold.moments)
+    quadrature, moments = cold.quadrature, cold.moments
     density, _ = quadrature.gibbs(quadrature.slope(moments))
     value = quadrature.dual_at(moments)
     noise = problem.temperature * log_noise(quadrature, quadrature.slope(moments))
-    # Between the grid, a finer one and a coarser one; what Newton's method has left; rounding.
+    residual = float(np.abs(quadrature.moments(density) - moments).max())
+    # Between the grid and a coarser one; what Newton's method has left; rounding.
     errors = Errors(
-        cold.change[0]
-        + abs(value - cold.quadrature.dual_at(cold.moments))
-        + abs(quadrature.primal(density) - value)
-        + noise,
+        cold.change[0] + abs(quadrature.primal(density) - value) + noise,
         cold.change[1]
-        + float(np.abs(moments - cold.moments).max())
-        + error_of_moments(quadrature, density, moments, quadrature.moments(density))
+        + error_of_moments(quadrature, density, moments, residual)
         + noise * float(1 + np.abs(moments).max()),
     )
-    if not errors.within(value, moments, (VALUE_ERROR, MOMENTS_ERROR)):
+    if not errors.within(value, moments, LIMITS):
         raise UnresolvedError(
             f"The optimum is not resolved: its value {value:.6g} has an estimated error of "
             f"{errors.value:.1e}, its moments one of {errors.moments:.1e}. Ask for more 'points'."
         )
-    return _solution(quadrature, moments, trajectory, errors)
+    return _solution(quadrature, moments, None, errors)
 
 
 def _solution(
-    quadrature: Quadrature, moments: np.ndarray, trajectory: Trajectory, errors: Errors
+    quadrature: Quadrature, moments: np.ndarray, trajectory: Trajectory | None, errors: Errors
 ) -> GridSolution:
     dual = quadrature.slope(moments)
     density, _ = quadrature.gibbs(dual)
@@ -230,8 +226,3 @@ def _solution(
         trajectory=trajectory,
         error=errors,
     )
-
-
-def coarse_points(problem: FiniteSum, size: int) -> int:
-    """Grid points per axis while the box is being sought; `size` are those of the final grid."""
-    return size if problem.dim == 1 else min(size, COARSE_POINTS)

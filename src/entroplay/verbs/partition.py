@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..base.compilation import compiled, traced
 from ..measures.exact import gibbs_moments
-from ..measures.quadrature import POINTS, UnresolvedError
+from ..measures.quadrature import UnresolvedError
+from ..measures.uniform import POINTS
 from ..measures.weights import effective_number
 from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum

@@ -7,17 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..base.arguments import Schedule, value_at
-from ..measures.exact import TOLERANCE
-from ..measures.following import follow, on_grid
-from ..measures.quadrature import Quadrature, UnresolvedError, kl
-from .cooling import Cold
-
-TRAJECTORY_ERROR = 1e-5
-"""Maximum change of the primal values of a trajectory, likewise, from one grid to the next."""
-TRAJECTORY_GRIDS = 5
-"""Maximum number of grids on which a trajectory is computed."""
-TRAJECTORY_DUALS = {1: 40, 2: 12}
-"""Maximum number of duals of a trajectory that a grid resolves, by the number of parameters."""
+from ..measures.quadrature import Quadrature, kl
 
 
 @dataclass(frozen=True)
@@ -71,49 +61,4 @@ def ideal_play(
     arrays = {name: np.array(values) for name, values in rows.items()}
     return Trajectory(
         **arrays, snapshots=times, densities=densities, gibbs_densities=gibbs_densities
-    )
-
-
-@dataclass(frozen=True)
-class Play:
-    """The settings of a trajectory of ideal EFP."""
-
-    rate: float | Schedule
-    iterations: int
-    snapshots: int
-
-    def on(self, quadrature: Quadrature) -> Trajectory:
-        """The trajectory on a grid."""
-        return ideal_play(quadrature, self.rate, self.iterations, self.snapshots)
-
-
-def played(cold: Cold, play: Play, budget: int) -> tuple[Quadrature, Trajectory]:
-    """Ideal EFP on a grid that resolves the optimum, the prior and the measures on the way."""
-    landscape, temperature = cold.landscape, cold.landscape.problem.temperature
-    optimum = landscape.tilt(cold.quadrature.slope(cold.moments), temperature)
-    tilts, before = [optimum, 0 * optimum], None
-    for _ in range(TRAJECTORY_GRIDS):
-        grid = follow(
-            landscape,
-            np.stack(tilts, axis=1),
-            tolerance=TOLERANCE,
-            budget=budget,
-            known=cold.grid.seeds,
-        )
-        quadrature = on_grid(landscape, grid)
-        trajectory = play.on(quadrature)
-        values = np.stack([trajectory.primal, trajectory.dual])
-        if before is not None and np.allclose(
-            values, before, rtol=TRAJECTORY_ERROR, atol=TRAJECTORY_ERROR
-        ):
-            return quadrature, trajectory
-        before = values
-        # The next grid resolves the measures that this trajectory has visited.
-        count = min(len(trajectory.moments), TRAJECTORY_DUALS[landscape.dim])
-        times = np.unique(np.linspace(0, len(trajectory.moments) - 1, count).round().astype(int))
-        visited = [quadrature.slope(trajectory.moments[t]) for t in times]
-        tilts = [optimum, 0 * optimum, *(landscape.tilt(g, temperature) for g in visited)]
-    raise UnresolvedError(
-        "The optimum was found, but the trajectory of ideal EFP visits measures that the grid does "
-        "not resolve. Ask for a lower 'rate', more 'points', or 'iterations=0'."
     )
