@@ -78,12 +78,12 @@ def _following(problem: FiniteSum, dual: np.ndarray, budget: int) -> GibbsMoment
     searches the modes again.
     """
     landscape = Landscape.of(problem)
-    answers = []
-    for quadrature in two_grids(landscape, dual, budget):
-        density, log_partition = quadrature.gibbs(dual)
-        answers.append((log_partition, quadrature.moments(density)))
-    (log_before, before), (log_after, after) = answers
-    noise = log_noise(quadrature, dual)
+    coarse, fine = two_grids(landscape, dual, budget)
+    density, log_before = coarse.gibbs(dual)
+    before = coarse.moments(density)
+    density, log_after = fine.gibbs(dual)
+    after = fine.moments(density)
+    noise = log_noise(fine, dual)
     return GibbsMoments(
         log_after,
         after,
