@@ -12,8 +12,8 @@ from entroplay.measures.quadrature import UnresolvedError
 
 OWN = 3e-8
 """Error that the independent integrals are trusted to have, relative to 1 plus the value."""
-QUICK = {1: range(12), 2: (4, 6, 7)}
-"""Numbers of random problems; those in the plane are the ones whose own integrals take seconds."""
+QUICK = {1: range(12), 2: (4, 11)}
+"""Numbers of random problems; those in the plane are solved in seconds."""
 SLOW = {1: 96, 2: 48}
 
 
@@ -108,7 +108,7 @@ def verdict(p, *, own_optimum):
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_the_oracle_is_right_or_refuses(d):
-    answers = [verdict(random_problem(d, i), own_optimum=d == 1 and i < 6) for i in QUICK[d]]
+    answers = [verdict(random_problem(d, i), own_optimum=d == 1 and i < 2) for i in QUICK[d]]
     assert sum(a is None for a in answers) <= 1
 
 
@@ -122,7 +122,7 @@ def test_the_oracle_is_right_or_refuses_on_many_problems(d):
 @pytest.mark.parametrize("d", [1, 2])
 def test_integrals_of_any_dual(d):
     """Also where the mass is far outside of the prior: the duals are as large as the targets."""
-    for i in range(6 if d == 1 else 3):
+    for i in range(6 if d == 1 else 1):
         p = random_problem(d, 1000 + i)
         shape = in_library(p).features.shape
         dual = np.random.default_rng(i).normal(size=shape)
