@@ -199,6 +199,9 @@ def fenced(
 
 def quadrature_at(landscape, points, weights, matrix, problem=None) -> Quadrature:
     """The problem at points, with weights, in units of the prior's deviations."""
+    if landscape.dim == 1:  # in the order of the axis, as on a uniform grid
+        order = np.argsort(points[:, 0])
+        points, weights, matrix = points[order], weights[order], matrix[order]
     points = points * landscape.deviations
     axes = tuple(np.unique(points[:, j]) for j in range(landscape.dim))
     volumes = weights * float(np.prod(landscape.deviations))
