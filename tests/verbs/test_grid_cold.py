@@ -12,7 +12,7 @@ from entroplay.measures.quadrature import UnresolvedError
 
 OWN = 3e-8
 """Error that the independent integrals are trusted to have, relative to 1 plus the value."""
-QUICK = {1: range(10), 2: (11,)}
+QUICK = {1: range(8), 2: (11,)}
 """Numbers of random problems; the one in the plane is cold and takes seconds."""
 SLOW = {1: 96, 2: 48}
 
@@ -108,7 +108,7 @@ def verdict(p, *, own_optimum):
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_the_oracle_is_right_or_refuses(d):
-    answers = [verdict(random_problem(d, i), own_optimum=d == 1 and i < 1) for i in QUICK[d]]
+    answers = [verdict(random_problem(d, i), own_optimum=d == 1 and i == 4) for i in QUICK[d]]
     assert sum(a is None for a in answers) <= 1
 
 
