@@ -89,6 +89,7 @@ def _following(problem: FiniteSum, dual: np.ndarray, budget: int) -> GibbsMoment
         after,
         abs(log_after - log_before) + noise,
         float(np.abs(after - before).max()) + noise * float(np.abs(after).max()),
+        after - before,
     )
 
 

@@ -40,6 +40,8 @@ class GibbsMoments(NamedTuple):
     log_partition_error: float
     moments_error: float
     """The largest error of a moment."""
+    change: np.ndarray
+    """The difference of the moments on another grid, of which `moments_error` is the size."""
 
     def within(self, limit: float) -> bool:
         """Whether both errors are at most `limit`; that of a moment relative to 1 plus the size."""
@@ -130,16 +132,17 @@ def integrals(quadrature: Quadrature, dual: np.ndarray) -> GibbsMoments:
     """
     density, log_partition = quadrature.gibbs(dual)
     moments = quadrature.moments(density)
-    log_error, error = 0.0, 0.0
+    log_error, change = 0.0, np.zeros_like(moments)
     for shift in SHIFTS[len(quadrature.axes)]:
         axes = tuple(a + shift * (a[1] - a[0]) for a in quadrature.axes)
         shifted = Quadrature.on(quadrature.problem, axes)
         other, other_log = shifted.gibbs(dual)
         log_error = max(log_error, abs(other_log - log_partition))
-        error = max(error, float(np.abs(shifted.moments(other) - moments).max()))
+        difference = shifted.moments(other) - moments
+        change = max(change, difference, key=lambda a: float(np.abs(a).max()))
     noise = log_noise(quadrature, dual)
-    largest = float(np.abs(moments).max())
-    return GibbsMoments(log_partition, moments, log_error + noise, error + noise * largest)
+    error = float(np.abs(change).max()) + noise * float(np.abs(moments).max())
+    return GibbsMoments(log_partition, moments, log_error + noise, error, change)
 
 
 def log_noise(quadrature: Quadrature, dual: np.ndarray) -> float:

@@ -179,11 +179,14 @@ def _uniform_errors(coarse: Quadrature, quadrature: Quadrature, moments: np.ndar
     density, _ = quadrature.gibbs(dual)
     # The dual value is wrong by the error of temperature * log Z_g, and below the optimum by at
     # most the gap, the Bregman divergence between the exact moments of q_g and H.
-    largest = found.moments_error + float(np.abs(found.moments - moments).max())
-    gap = float(np.abs(quadrature.weighted_curvature(moments)).sum()) * largest**2
+    change = found.change + found.moments - moments
+    weights = np.asarray(quadrature.problem.weights, np.float64)
+    slopes = float(weights @ (dual * change).reshape(len(weights), -1).sum(axis=1))
+    gap = quadrature.loss(moments + change) - quadrature.loss(moments) - slopes
+    rounding = found.moments_error - float(np.abs(found.change).max())
     return Errors(
-        float(quadrature.problem.temperature) * found.log_partition_error + gap,
-        error_of_moments(quadrature, density, moments, largest),
+        float(quadrature.problem.temperature) * found.log_partition_error + abs(gap),
+        error_of_moments(quadrature, density, moments, change) + rounding,
     )
 
 
@@ -194,7 +197,7 @@ def _following(problem: FiniteSum, budget: int) -> GridSolution:
     density, _ = quadrature.gibbs(quadrature.slope(moments))
     value = quadrature.dual_at(moments)
     noise = problem.temperature * log_noise(quadrature, quadrature.slope(moments))
-    residual = float(np.abs(quadrature.moments(density) - moments).max())
+    residual = quadrature.moments(density) - moments
     # Between the grid and a coarser one; what Newton's method has left; rounding.
     errors = Errors(
         cold.change[0] + abs(quadrature.primal(density) - value) + noise,

@@ -95,12 +95,12 @@ class Errors:
 
 
 def error_of_moments(
-    quadrature: Quadrature, density: np.ndarray, moments: np.ndarray, residual: float
+    quadrature: Quadrature, density: np.ndarray, moments: np.ndarray, residual: np.ndarray
 ) -> float:
-    """The error of moments H for which no entry of E_q[h] - H exceeds `residual`.
+    """The error of moments H for which E_q[h] - H is `residual`.
 
     It is the size of a Newton step, (I + J)^{-1} (E_q[h] - H).
     """
     response = jacobian(quadrature, density, moments)
-    inverse = np.linalg.inv(np.eye(len(response)) + response)
-    return float(np.abs(inverse).sum(axis=1).max()) * residual
+    step = np.linalg.solve(np.eye(len(response)) + response, residual.ravel())
+    return float(np.abs(step).max())
