@@ -7,11 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from problems.cases import logistic, negative_log, squared
+from verbs import independent
 
 import entroplay as ep
-from entroplay.verbs.certify import DISAGREEMENT, Agreement
-from entroplay.verbs.evidence import own_cloud
+from entroplay.measures.quadrature import UnresolvedError
+from entroplay.verbs import certify as certify_module
+from entroplay.verbs import partition
+from entroplay.verbs.evidence import DISAGREEMENT, Agreement, own_cloud
 from entroplay.verbs.partition import prior_log_partition
+
+
+@pytest.fixture
+def clouds(monkeypatch):
+    """Quadrature is switched off: clouds judge problems with few parameters, too."""
+    monkeypatch.setattr(partition, "QUADRATURE_DIMENSIONS", 0)
 
 
 def truth(problem, solution):
@@ -29,8 +38,10 @@ def truth(problem, solution):
     )
 
 
-def test_particles_that_have_not_moved_do_not_fool_it():
+@pytest.mark.parametrize("dimensions", [0, 2], ids=["clouds", "quadrature"])
+def test_particles_that_have_not_moved_do_not_fool_it(dimensions, monkeypatch):
     """After one iteration with a tiny step the run's own gap is zero within noise."""
+    monkeypatch.setattr(partition, "QUADRATURE_DIMENSIONS", dimensions)
     problem = squared(d=2)
     solution = ep.solve(
         problem, ep.EFP(0.01, ep.ULA(step_size=1e-9, steps=1)), particles=1000, iterations=1
@@ -51,7 +62,66 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
+def test_by_quadrature_the_gap_is_the_true_one(name):
+    problem = MAKERS[name]()
+    solution = ep.solve(problem, particles=100, iterations=6)
+    suboptimality, gap, primal, dual = truth(problem, solution)
+    certificate = ep.certify(solution)
+    assert certificate.mixed
+    assert certificate.gap_error < 1e-6
+    assert certificate.gap == certificate.gap_debiased
+    assert certificate.gap == pytest.approx(gap, rel=1e-4, abs=certificate.gap_error)
+    assert certificate.primal == pytest.approx(primal, abs=1e-7)
+    assert certificate.dual == pytest.approx(dual, abs=1e-7)
+    assert suboptimality <= certificate.bound
+    assert ep.certify(solution, seed=1, particles=8, budget=1) == certificate
+    first, second, _ = repr(certificate).splitlines()
+    assert first.endswith("above the global optimum (by quadrature)")
+    assert second.endswith("by quadrature")
+
+
+def test_what_quadrature_does_not_resolve_is_not_verified(monkeypatch):
+    def refuse(*_):
+        raise UnresolvedError
+
+    monkeypatch.setattr(certify_module, "gibbs_moments", refuse)
+    certificate = ep.certify(ep.solve(squared(d=2), particles=1000, iterations=30))
+    assert not certificate.mixed
+    assert certificate.islands == 8
+    assert certificate.verdict.endswith("(not verified: quadrature does not resolve the measure)")
+
+
+@pytest.mark.parametrize("number", [0, 61, 149])
+def test_a_mode_that_all_clouds_miss_is_in_the_certificate(number):
+    """The mass of q_g may be nine prior deviations away, hundreds of nats deeper than the clouds.
+
+    Clouds alone verify bounds of 3e-5 and 2e-7 for the last two, whose true gaps are 83 and 78.
+    """
+    rng = np.random.default_rng(number)
+    x = rng.normal(size=8) * rng.choice([0.5, 1, 2])
+    temperature = 10 ** rng.uniform(np.log10(2e-3), np.log10(3e-2))
+    variance = 10 ** rng.uniform(-1.5, 1)
+    iterations, particles = int(rng.choice([8, 30])), int(rng.choice([64, 500]))
+    problem = ep.FiniteSum(
+        ep.Neurons(x[:, None], scale=2.0),
+        ep.Squared(x**2 / 3, scale=20.0),
+        temperature=temperature,
+        l2=temperature / (2 * variance),
+    )
+    solution = ep.solve(problem, particles=particles, iterations=iterations)
+    certificate = ep.certify(solution)
+    rows, targets = (np.float32(a).astype(np.float64) for a in (x, x**2 / 3))
+    own = independent.Problem("tanh", rows, "squared", targets, temperature, variance, 1, 2.0, 20.0)
+    below, above, _ = independent.bracket(own, np.asarray(solution.moments, np.float64))
+    assert certificate.mixed
+    assert certificate.bound >= (above - below) * (1 - 1e-5)
+    assert certificate.gap == pytest.approx(above - below, rel=1e-5, abs=1e-9)
+    assert (above - below > 10) == (number > 0)
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
 @pytest.mark.slow
+@pytest.mark.usefixtures("clouds")
 def test_bounds_hold_over_twenty_seeds(name):
     """Seeds 0 to 19, none picked.
 
@@ -65,13 +135,13 @@ def test_bounds_hold_over_twenty_seeds(name):
         certificate = ep.certify(solution, seed=seed)
         below += suboptimality <= certificate.bound
         close += abs(certificate.gap_debiased - gap) <= 3 * certificate.gap_error
-        # Quadrature, on data in single precision.
-        assert certificate.dual == pytest.approx(dual, abs=1e-5)
+        assert certificate.dual == pytest.approx(dual, abs=1e-5 + 5 * certificate.dual_error)
     assert below >= 19
     assert close >= 18
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("clouds")
 def test_a_cold_problem_with_many_modes_is_not_verified():
     """Four deep wells at very low temperature; the particles stay where the prior put them."""
     velocities = np.repeat([-6.0, -2.0, 2.0, 6.0], [1, 12, 3, 9]) + np.tile(
@@ -90,6 +160,7 @@ def test_a_cold_problem_with_many_modes_is_not_verified():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("clouds")
 def test_nor_is_what_newton_finds_where_hundreds_of_modes_are_cold():
     """A narrow kernel at very low temperature: the islands do not find what the run found."""
     rng = np.random.default_rng(0)
@@ -151,20 +222,23 @@ def test_tolerance_goes_through_a_certificate():
 
 @pytest.fixture(scope="module")
 def settled():
-    """A run that has reached the optimum, and its certificate.
+    """A run that has reached the optimum, and its certificate by clouds.
 
     Of the size of the run above, which shares its program.
     """
     solution = ep.solve(squared(d=2), particles=1000, iterations=30)
-    return solution, ep.certify(solution)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "QUADRATURE_DIMENSIONS", 0)
+        return solution, ep.certify(solution)
 
 
+@pytest.mark.usefixtures("clouds")
 def test_a_certificate_reads_as_three_lines(settled):
     _, certificate = settled
     lines = repr(certificate).splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("Certificate: at most")
-    assert "by quadrature" in lines[2]
+    assert "by importance sampling from the prior" in lines[2]
     again = ep.certify(ep.solve(squared(d=2), particles=1000, iterations=30))
     assert again == certificate  # the same seed, the same numbers
 
@@ -180,6 +254,7 @@ def test_the_verdict_is_one_sentence_and_the_first_line(settled):
         assert repr(each).splitlines()[0] == f"Certificate: {each.verdict}"
 
 
+@pytest.mark.usefixtures("clouds")
 def test_the_path_is_the_recorded_one_unless_another_is_given(settled):
     solution, certificate = settled
     assert len(solution.path) > 2

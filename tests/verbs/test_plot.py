@@ -31,11 +31,15 @@ def test_convergence_draws_the_histories():
     assert len(ep.plot.convergence(runs["MFLD"]).axes) == 2
 
 
-@pytest.mark.parametrize("d", [1, 2])
-def test_particles_are_drawn_over_the_exact_optimum(d):
-    problem = squared(d=d)
+@pytest.mark.parametrize(("d", "temperature"), [(1, 0.05), (2, 0.05), (1, 1e-4), (2, 1e-3)])
+def test_particles_are_drawn_over_the_exact_optimum(d, temperature):
+    problem = squared(d=d, temperature=temperature, l2=temperature)
     solution = ep.solve(problem, ep.EFP(0.2), particles=64, iterations=20)
-    axes = ep.plot.particles(solution, ep.grid.solve(problem, iterations=0, points=101))
+    exact = ep.grid.solve(problem, iterations=0, points=101)
+    assert (exact.trajectory is None) == (temperature < 0.01)  # the grid follows the mass
+    if d == 1:
+        assert (np.diff(exact.quadrature.points[:, 0]) > 0).all()
+    axes = ep.plot.particles(solution, exact)
     labels = [t.get_text() for t in axes.get_legend().get_texts()]
     assert "64 particles" in labels
     assert "exact optimum" in labels

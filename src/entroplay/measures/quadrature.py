@@ -6,13 +6,13 @@ Symbols are those of the paper: L of eq. (6), D of eq. (11), nu below eq. (12).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..base.arguments import invalid, whole
 from ..problems.losses.base import row_dot
 from ..problems.problem import FiniteSum
 
@@ -24,13 +24,10 @@ GRID_ELEMENTS = 10**8
 """Maximum number of entries of the feature matrix on the grid (800 MB)."""
 BLOCK_ELEMENTS = 10**7
 """Approximate number of entries of the feature matrix that are evaluated at once."""
-POINTS = {1: 4001, 2: 301}
-"""Default number of grid points along an axis, by the number of parameters."""
-ENLARGEMENTS, MARGIN = 30, 1.02
-"""Maximum number of boxes that are tried, and the factor by which each is larger than the last one
-seemed to need."""
-TIGHT_MARGIN = 5
-"""Number of temperatures beyond TAIL that a tightened box keeps."""
+
+
+class UnresolvedError(ArithmeticError):
+    """A measure is too narrow for the grid, or its integrals are less exact than promised."""
 
 
 def in_double(problem: FiniteSum) -> FiniteSum:
@@ -43,11 +40,12 @@ def in_double(problem: FiniteSum) -> FiniteSum:
 
 @dataclass(frozen=True)
 class Quadrature:
-    """A problem on a uniform grid.
+    """A problem on a uniform grid, or on one that follows the mass of narrow measures.
 
     Densities are arrays of shape (G,) that sum to one when multiplied by `cell`. The trapezoidal
     rule on a uniform grid converges faster than any power of the spacing for densities that are
-    smooth and vanish at the border, as these do.
+    smooth and vanish at the border, as these do. A grid that follows the mass has `volumes`, one
+    per point; in two dimensions its points lie on lines and are no product of the axes.
     """
 
     problem: FiniteSum
@@ -56,6 +54,8 @@ class Quadrature:
     """All grid points, of shape (G, d)."""
     matrix: np.ndarray
     """The features at all grid points, of shape (G, n) or (G, n k)."""
+    volumes: np.ndarray | None = None
+    """The weight of each point, of shape (G,); None on a uniform grid."""
 
     @staticmethod
     def on(problem: FiniteSum, axes: Axes) -> Quadrature:
@@ -73,11 +73,19 @@ class Quadrature:
         return Quadrature(problem, axes, points, np.concatenate(values))
 
     @property
-    def cell(self) -> float:
-        """The volume of a grid cell."""
-        return float(np.prod([a[1] - a[0] for a in self.axes]))
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a density: that of the product of the axes, or (G,) if there is none."""
+        product = tuple(len(a) for a in self.axes)
+        return product if int(np.prod(product)) == len(self.points) else (len(self.points),)
 
     @property
+    def cell(self) -> float | np.ndarray:
+        """The volume of a grid cell, or one volume per point, of shape (G,)."""
+        if self.volumes is not None:
+            return self.volumes
+        return float(np.prod([a[1] - a[0] for a in self.axes]))
+
+    @cached_property
     def penalty(self) -> np.ndarray:
         """l2 |theta|^2 at the grid points."""
         return (np.asarray(self.problem.l2) * self.points**2).sum(axis=1)
@@ -110,7 +118,11 @@ class Quadrature:
         """Cov_mu(h), of shape (n k, n k)."""
         mass = density * self.cell
         mean = mass @ self.matrix
-        centred = (self.matrix - mean) * np.sqrt(mass)[:, None]
+        matrix = self.matrix
+        if self.volumes is not None:  # at low temperatures most of the mass underflows to zero
+            inside = mass > 0
+            matrix, mass = matrix[inside], mass[inside]
+        centred = (matrix - mean) * np.sqrt(mass)[:, None]
         return centred.T @ centred
 
     def primal(self, density: np.ndarray) -> float:
@@ -181,81 +193,18 @@ def _values(features, particles):
     return features.values(particles, features.rows)
 
 
-def normalise(log_density: np.ndarray, cell: float) -> tuple[np.ndarray, float]:
+def normalise(log_density: np.ndarray, cell: float | np.ndarray) -> tuple[np.ndarray, float]:
     """A density from its logarithm up to a constant, and the logarithm of the integral before."""
     # The maximum is taken out first, which prevents overflow.
     largest = float(log_density.max())
     density = np.exp(log_density - largest)
-    total = float(density.sum()) * cell
+    single = not isinstance(cell, np.ndarray)
+    total = float(density.sum()) * cell if single else float(density @ cell)
     return density / total, largest + float(np.log(total))
 
 
-def kl(density: np.ndarray, log_reference: np.ndarray, cell: float) -> float:
+def kl(density: np.ndarray, log_reference: np.ndarray, cell: float | np.ndarray) -> float:
     """KL(density | reference) on one grid; the reference's logarithm does not underflow."""
     inside = density > 0
-    return float((density[inside] * cell) @ (np.log(density[inside]) - log_reference[inside]))
-
-
-def check_dimension(problem: FiniteSum, owner: str) -> None:
-    """Refuse problems that no grid can hold."""
-    if problem.dim > 2:
-        raise invalid(
-            owner, "problem", "a problem with one or two parameters (d <= 2)", f"d = {problem.dim}"
-        )
-
-
-def points_per_axis(problem: FiniteSum, points: int | None) -> int:
-    """The number of grid points along an axis: the user's choice, or the default of `POINTS`."""
-    default = POINTS[problem.dim]
-    size = default if points is None else whole("grid.solve", "points", points, least=5)
-    elements = size**problem.dim * int(np.prod(problem.features.shape))
-    if elements > GRID_ELEMENTS:
-        raise ValueError(
-            f"{size} points per axis and {problem.features.shape[0]} rows make a feature matrix "
-            f"of {elements:.3g} numbers, more than {GRID_ELEMENTS:.3g}. Ask for fewer 'points'."
-        )
-    return size
-
-
-def guaranteed_box(problem: FiniteSum, points: int, duals_of) -> Quadrature:
-    """A grid whose box holds q_g for each of the duals that `duals_of(quadrature)` returns.
-
-    Where l2 |theta|^2 exceeds the range of the linear part plus TAIL temperatures, the density is
-    negligible. For unbounded features that range grows with the box. The box is therefore enlarged
-    until it holds the measures, which it does in the end if the features grow at most linearly.
-    """
-    # The first box holds the prior; with several penalties the weakest decides its width.
-    weakest = float(np.min(np.asarray(problem.l2)))
-    half = float(np.sqrt(TAIL * problem.temperature / weakest))
-    for _ in range(ENLARGEMENTS):
-        quadrature = Quadrature.on(
-            problem, tuple(np.linspace(-half, half, points) for _ in range(problem.dim))
-        )
-        spread = max(float(np.ptp(quadrature._linear(g))) for g in duals_of(quadrature))
-        needed = float(np.sqrt((spread + TAIL * problem.temperature) / weakest))
-        if needed <= half * (1 + 1e-9):
-            return quadrature
-        half = MARGIN * needed
-    raise ValueError(
-        "No finite box holds the measure: the features grow too fast for the l2 penalty."
-    )
-
-
-def tightened(quadrature: Quadrature, points: int, duals: list[np.ndarray]) -> Quadrature:
-    """The same problem on the smallest box that holds the prior and all the given Gibbs measures.
-
-    The points are then where the mass is.
-    """
-    problem = quadrature.problem
-    # Points at which one of the measures has a density that counts, the prior first.
-    keep = quadrature.penalty <= TAIL * problem.temperature
-    for dual in duals:
-        energy = quadrature.energy(dual)
-        keep |= energy - energy.min() <= (TAIL + TIGHT_MARGIN) * problem.temperature
-    axes = []
-    for j, axis in enumerate(quadrature.axes):
-        inside = quadrature.points[keep, j]
-        # Two cells of the old grid on each side.
-        margin = 2 * (axis[1] - axis[0])
-        axes.append(np.linspace(inside.min() - margin, inside.max() + margin, points))
-    return Quadrature.on(problem, tuple(axes))
+    mass = (density * cell)[inside]
+    return float(mass @ (np.log(density[inside]) - log_reference[inside]))

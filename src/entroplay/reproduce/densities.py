@@ -63,8 +63,8 @@ def estimate(name: str, *, quick: bool, seed: int) -> Estimate:
     solution = solve(
         problem, particles=500 if quick else 2000, iterations=40 if quick else 100, seed=seed
     )
-    # Points per axis in one and in two dimensions; the latter are accurate to 5e-5 and 1e-8.
-    points = (1001, 121) if quick else (4001, 201)
+    # Points per axis in one and in two dimensions; a coarser plane would not be resolved.
+    points = (1001, 161) if quick else (4001, 201)
     exact = grid.solve(problem, iterations=0, points=points[rows.shape[1] - 1])
     return Estimate(name, rows, solution, certify(solution, seed=seed), exact)
 

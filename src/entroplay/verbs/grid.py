@@ -1,65 +1,44 @@
 r"""The oracle: the exact answer by quadrature, for problems with one or two parameters.
 
-`solve` returns the global optimum to about twelve digits. The optimality condition mu = mu-hat,
-eq. (2), reads H = E_q[h] in terms of moments, with q = q_g and g = loss'(H); Newton's method solves
-it. `solve` also returns the trajectory of the ideal entropic fictitious play, Algorithm 1 with
-exact expectations: densities, moments, primal and dual values, and KL divergences.
+`solve` returns the global optimum to about twelve digits, seven at least, with an estimate of its
+error. The optimality condition mu = mu-hat, eq. (2), reads H = E_q[h] in terms of moments, with
+q = q_g and g = loss'(H); Newton's method solves it. `solve` also returns the trajectory of the
+ideal entropic fictitious play, Algorithm 1 with exact expectations: densities, moments, primal and
+dual values, and KL divergences.
+
+The grid is uniform where that resolves the optimum. Where it does not, at low temperatures, the
+grid follows the mass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..base.arguments import Schedule, invalid, number_or_schedule, value_at, whole
-from ..measures.quadrature import (
-    Axes,
-    Quadrature,
+from ..base.arguments import invalid, number_or_schedule, whole
+from ..measures.exact import point_budget
+from ..measures.quadrature import Axes, Quadrature, UnresolvedError
+from ..measures.uniform import (
     check_dimension,
+    coarse_points,
     guaranteed_box,
-    kl,
+    hidden,
+    integrals,
+    log_noise,
     points_per_axis,
     tightened,
 )
 from ..problems.problem import FiniteSum
+from .cooling import cooled
+from .optimum import Errors, error_of_moments, newton, stability_limit
+from .trajectory import Trajectory, ideal_play
 
-COARSE_POINTS = 101
-"""Maximum number of grid points per axis, in two dimensions, while the box is being sought."""
-NEWTON_STEPS = 200
-"""Maximum number of Newton steps."""
-SETTLED = 1e-13
-"""Residual of the optimality condition, relative to the moments, at which Newton's method stops."""
-HALVINGS = 60
-"""Maximum number of times that a Newton step is halved."""
-ROUNDING = 1e-14
-"""Relative decrease of the dual that is put down to rounding."""
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """Ideal EFP from the prior, eq. (8): mu^(t+1) = (1 - rate) mu^(t) + rate mu-hat^(t).
-
-    Entry t of every array is time t.
-    """
-
-    primal: np.ndarray
-    """L(mu^(t)), eq. (6)."""
-    dual: np.ndarray
-    """D(loss'(H^(t))), eq. (11)."""
-    kl: np.ndarray
-    """KL(mu^(t) | mu-hat^(t)), integrated on its own. By Theorem 2, primal - dual is temperature
-    times kl."""
-    primal_gibbs: np.ndarray
-    """L(mu-hat^(t))."""
-    moments: np.ndarray
-    """H^(t), stacked along the first axis."""
-    snapshots: np.ndarray
-    """The times t at which densities were kept."""
-    densities: np.ndarray
-    """mu^(t) at the snapshots, each shaped like the grid."""
-    gibbs_densities: np.ndarray
-    """mu-hat^(t) at the snapshots."""
+LIMITS = (1e-5, 1e-4)
+"""Maximum errors of the value and of the moments, relative to 1 plus their size, with which an
+answer is returned. For smooth features they are about 1e-12; kinks leave more on a uniform
+grid."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +46,20 @@ class GridSolution:
     """The exact optimum on a grid.
 
     Attributes:
-        quadrature: the grid, for further exact integrals.
-        density: mu_*, one number per grid point, shaped like the grid.
+        quadrature: the grid, for further exact integrals. Where it follows the mass it resolves
+            the optimum only.
+        density: mu_*, one number per grid point, shaped like the grid. A grid in the plane that
+            follows the mass has no product of axes; the shape is then (G,), as that of
+            `quadrature.points`.
         moments: E_{mu_*}[h].
         dual_vector: loss'(moments).
         value: the minimum of L.
         dual_value: D(dual_vector), equal to `value` up to rounding.
         stability_limit: the largest rate at which EFP is locally stable,
             2 / (1 + largest eigenvalue of J).
-        trajectory: ideal EFP from the prior.
+        trajectory: ideal EFP from the prior; None where the grid follows the mass.
+        error: estimated absolute errors of `value` and `moments`, as `error.value` and
+            `error.moments`.
     """
 
     quadrature: Quadrature
@@ -85,7 +69,8 @@ class GridSolution:
     value: float
     dual_value: float
     stability_limit: float
-    trajectory: Trajectory
+    trajectory: Trajectory | None
+    error: Errors
 
     @property
     def axes(self) -> Axes:
@@ -93,14 +78,16 @@ class GridSolution:
         return self.quadrature.axes
 
     def __repr__(self) -> str:
-        size = " x ".join(str(len(a)) for a in self.axes)
-        above = self.trajectory.primal[-1] - self.value
+        size = " x ".join(str(length) for length in self.quadrature.shape)
+        end = "the grid follows the mass"
+        if self.trajectory is not None:
+            above = self.trajectory.primal[-1] - self.value
+            end = f"its trajectory ends {above:.3g} above the optimum"
         return (
             f"GridSolution of {self.quadrature.problem}\n"
-            f"  value {self.value:.10g}, duality gap {self.value - self.dual_value:.1e}, "
-            f"{size} points\n"
-            f"  EFP is stable for rates below {min(self.stability_limit, 1):.3g}; "
-            f"its trajectory ends {above:.3g} above the optimum"
+            f"  value {self.value:.10g} +- {self.error.value:.1e}, "
+            f"duality gap {self.value - self.dual_value:.1e}, {size} points\n"
+            f"  EFP is stable for rates below {min(self.stability_limit, 1):.3g}; {end}"
         )
 
 
@@ -118,8 +105,15 @@ def solve(
         problem: what to minimise.
         rate: EFP's rate (or a schedule of the iteration).
         iterations: EFP's number of iterations; 0 if only the optimum is wanted.
-        points: grid points per axis; default 4001 for d = 1 and 301 for d = 2.
+        points: grid points per axis; default 4001 for d = 1 and 301 for d = 2. Where a uniform grid
+            of this size does not resolve the optimum, a grid that follows the mass is used. It has
+            at most 40 (d = 1) or 20 (d = 2) times as many points in all.
         snapshots: the number of densities of the trajectory to keep, evenly spaced in time.
+
+    Raises:
+        UnresolvedError: if the estimated error, relative to 1 plus the size, exceeds 1e-5 for the
+            value or 1e-4 for the moments on that grid, too, or if a trajectory is wanted, which
+            only uniform grids have.
 
     >>> import entroplay as ep
     >>> features, loss = ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8])
@@ -136,6 +130,23 @@ def solve(
     schedule = number_or_schedule("grid.solve", "rate", rate, at_most=1.0)
     size = points_per_axis(problem, points)
 
+    def play(quadrature: Quadrature) -> Trajectory:
+        return ideal_play(quadrature, schedule, iterations, snapshots)
+
+    found = _uniform(problem, size, play)
+    if found is None and iterations:
+        raise UnresolvedError(
+            f"A uniform grid of {size} points per axis does not resolve the optimum or the "
+            "trajectory of ideal EFP towards it. Ask for more 'points', or for 'iterations=0'."
+        )
+    return found or _following(problem, point_budget(problem, points))
+
+
+def _uniform(
+    problem: FiniteSum, size: int, play: Callable[[Quadrature], Trajectory]
+) -> GridSolution | None:
+    """The answer on a uniform grid; None if it is not resolved there."""
+
     def visited(quadrature: Quadrature) -> list[np.ndarray]:
         """The duals of the first and of the optimal measure."""
         first = quadrature.slope(quadrature.moments(quadrature.prior))
@@ -144,105 +155,77 @@ def solve(
     # The box holds the first and the optimal measure. That it held those in between is checked
     # afterwards.
     coarse = guaranteed_box(problem, coarse_points(problem, size), visited)
-    quadrature = tightened(coarse, size, visited(coarse))
-    trajectory = _trajectory(quadrature, schedule, iterations, snapshots)
-    if any(quadrature.cut(quadrature.slope(moments)) for moments in trajectory.moments):
-        # An unstable run may visit measures unlike both: repeat it on the larger box.
-        axes = tuple(np.linspace(a[0], a[-1], size) for a in coarse.axes)
-        quadrature = Quadrature.on(problem, axes)
-        trajectory = _trajectory(quadrature, schedule, iterations, snapshots)
-    moments = newton(quadrature)
+    tight = tightened(coarse, visited(coarse))
+    for box in (tight, [(a[0], a[-1]) for a in coarse.axes]):
+        quadrature = Quadrature.on(problem, tuple(np.linspace(*ends, size) for ends in box))
+        moments = newton(quadrature)
+        errors = _uniform_errors(coarse, quadrature, moments)
+        if not errors.within(quadrature.dual_at(moments), moments, LIMITS):
+            return None
+        trajectory = play(quadrature)
+        duals = [quadrature.slope(visit) for visit in trajectory.moments]
+        # An unstable run may visit measures unlike both: it is repeated on the larger box.
+        if not any(quadrature.cut(dual) for dual in duals):
+            break
+    return _solution(quadrature, moments, trajectory, errors)
+
+
+def _uniform_errors(coarse: Quadrature, quadrature: Quadrature, moments: np.ndarray) -> Errors:
+    """The errors of an answer on a uniform grid; infinite if mass may be hidden."""
+    dual = quadrature.slope(moments)
+    if hidden(coarse, quadrature, dual):
+        return Errors(np.inf, np.inf)
+    found = integrals(quadrature, dual)
+    density, _ = quadrature.gibbs(dual)
+    # The dual value is wrong by the error of temperature * log Z_g, and below the optimum by at
+    # most the gap, the Bregman divergence between the exact moments of q_g and H.
+    change = found.change + found.moments - moments
+    weights = np.asarray(quadrature.problem.weights, np.float64)
+    slopes = float(weights @ (dual * change).reshape(len(weights), -1).sum(axis=1))
+    gap = quadrature.loss(moments + change) - quadrature.loss(moments) - slopes
+    rounding = found.moments_error - float(np.abs(found.change).max())
+    return Errors(
+        float(quadrature.problem.temperature) * found.log_partition_error + abs(gap),
+        error_of_moments(quadrature, density, moments, change) + rounding,
+    )
+
+
+def _following(problem: FiniteSum, budget: int) -> GridSolution:
+    """The answer on a grid that follows the mass."""
+    cold = cooled(problem, budget)
+    quadrature, moments = cold.quadrature, cold.moments
+    density, _ = quadrature.gibbs(quadrature.slope(moments))
+    value = quadrature.dual_at(moments)
+    noise = problem.temperature * log_noise(quadrature, quadrature.slope(moments))
+    residual = quadrature.moments(density) - moments
+    # Between the grid and a coarser one; what Newton's method has left; rounding.
+    errors = Errors(
+        cold.change[0] + abs(quadrature.primal(density) - value) + noise,
+        cold.change[1]
+        + error_of_moments(quadrature, density, moments, residual)
+        + noise * float(1 + np.abs(moments).max()),
+    )
+    if not errors.within(value, moments, LIMITS):
+        raise UnresolvedError(
+            f"The optimum is not resolved: its value {value:.6g} has an estimated error of "
+            f"{errors.value:.1e}, its moments one of {errors.moments:.1e}. Ask for more 'points'."
+        )
+    return _solution(quadrature, moments, None, errors)
+
+
+def _solution(
+    quadrature: Quadrature, moments: np.ndarray, trajectory: Trajectory | None, errors: Errors
+) -> GridSolution:
     dual = quadrature.slope(moments)
     density, _ = quadrature.gibbs(dual)
     return GridSolution(
         quadrature=quadrature,
-        density=density.reshape([len(a) for a in quadrature.axes]),
+        density=density.reshape(quadrature.shape),
         moments=moments,
         dual_vector=dual,
         value=quadrature.primal(density),
         dual_value=quadrature.dual_at(moments),
-        stability_limit=_stability_limit(quadrature, density, moments),
+        stability_limit=stability_limit(quadrature, density, moments),
         trajectory=trajectory,
-    )
-
-
-def coarse_points(problem: FiniteSum, size: int) -> int:
-    """Grid points per axis while the box is being sought; `size` are those of the final grid."""
-    return size if problem.dim == 1 else min(size, COARSE_POINTS)
-
-
-def newton(quadrature: Quadrature, iterations: int = NEWTON_STEPS) -> np.ndarray:
-    """The optimal moments: the root of H - E_q[h], q = q_g, g = loss'(H), by Newton's method.
-
-    The Jacobian of H -> E_q[h] is -J, see `jacobian`. The Newton step is an ascent direction of the
-    concave dual. Halving it until the dual increases therefore converges from any start.
-    """
-    moments = quadrature.moments(quadrature.prior)
-    value = quadrature.dual_at(moments)
-    for _ in range(iterations):
-        density, _ = quadrature.gibbs(quadrature.slope(moments))
-        residual = quadrature.moments(density) - moments
-        if np.abs(residual).max() <= SETTLED * (1 + np.abs(moments).max()):
-            break
-        # (I + J) direction = E_q[h] - H.
-        response = jacobian(quadrature, density, moments)
-        direction = np.linalg.solve(np.eye(len(response)) + response, residual.ravel())
-        direction = direction.reshape(moments.shape)
-        for halving in range(HALVINGS):
-            candidate = quadrature.retract(moments, 0.5**halving * direction)
-            new_value = quadrature.dual_at(candidate)
-            if new_value >= value - ROUNDING * (1 + abs(value)):
-                break
-        else:
-            break  # no gain left in floating point
-        moments, value = candidate, new_value
-    return moments
-
-
-def jacobian(quadrature: Quadrature, density: np.ndarray, moments: np.ndarray) -> np.ndarray:
-    """J = C W loss''(H) / temperature, of shape (n k, n k), where C = Cov_q(h).
-
-    From d log q_g / dg = -(h - E_q[h]) W / temperature, the derivative of E_q[h] in g is
-    -C W / temperature; loss'' is the derivative of g in H.
-    """
-    covariance = quadrature.covariance(density)
-    curvature = quadrature.weighted_curvature(moments)
-    if curvature.ndim == 1:
-        return covariance * curvature / quadrature.problem.temperature
-    n, k = moments.shape
-    product = np.einsum("xnk,nkl->xnl", covariance.reshape(n * k, n, k), curvature)
-    return product.reshape(n * k, n * k) / quadrature.problem.temperature
-
-
-def _stability_limit(quadrature: Quadrature, density: np.ndarray, moments: np.ndarray) -> float:
-    """The rate at which I - rate (I + J), EFP's linearisation at the optimum, has eigenvalue -1."""
-    eigenvalues = np.linalg.eigvals(jacobian(quadrature, density, moments))
-    return float(2 / (1 + eigenvalues.real.max()))
-
-
-def _trajectory(
-    quadrature: Quadrature, rate: float | Schedule, iterations: int, snapshots: int
-) -> Trajectory:
-    """Algorithm 1 with densities on the grid in place of samples."""
-    times = np.unique(np.linspace(0, iterations, snapshots).round().astype(int))
-    names = ("primal", "dual", "kl", "primal_gibbs", "moments")
-    rows: dict[str, list] = {name: [] for name in names}
-    kept: list[tuple[np.ndarray, np.ndarray]] = []
-    density, shape = quadrature.prior, [len(a) for a in quadrature.axes]
-    for t in range(iterations + 1):
-        moments = quadrature.moments(density)
-        dual = quadrature.slope(moments)
-        gibbs, _ = quadrature.gibbs(dual)  # mu-hat, eq. (5)
-        rows["primal"].append(quadrature.primal(density))
-        rows["dual"].append(quadrature.dual_at(moments))
-        rows["kl"].append(kl(density, quadrature.log_gibbs(dual), quadrature.cell))
-        rows["primal_gibbs"].append(quadrature.primal(gibbs))
-        rows["moments"].append(moments)
-        if t in times:
-            kept.append((density.reshape(shape), gibbs.reshape(shape)))
-        density = density + float(value_at(rate, t)) * (gibbs - density)  # eq. (8)
-    densities, gibbs_densities = (np.stack(arrays) for arrays in zip(*kept, strict=True))
-    arrays = {name: np.array(values) for name, values in rows.items()}
-    return Trajectory(
-        **arrays, snapshots=times, densities=densities, gibbs_densities=gibbs_densities
+        error=errors,
     )

@@ -1,7 +1,7 @@
 r"""log Z_g, the logarithm of the integral of exp(-U_g / temperature), with an error bar.
 
-The dual objective, eq. (11), contains it. It is computed by quadrature, by importance sampling, or
-by sequential Monte Carlo.
+The dual objective, eq. (11), contains it. Where quadrature does not apply it is computed by
+importance sampling or by sequential Monte Carlo.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..base.compilation import compiled, traced
-from ..measures.quadrature import POINTS, guaranteed_box, points_per_axis, tightened
+from ..measures.uniform import POINTS
 from ..measures.weights import effective_number
 from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum
-from .grid import coarse_points
 
+QUADRATURE_DIMENSIONS = 2
+"""Maximum number of parameters for which quadrature is used: with zero, clouds judge all."""
 QUADRATURE_ELEMENTS = 5 * 10**7
 """Maximum number of entries of the feature matrix on a grid for which quadrature is used."""
 REPLICATES = 8
@@ -36,30 +37,24 @@ class LogPartition(NamedTuple):
     method: str
 
 
+def quadrature_applies(problem: FiniteSum) -> bool:
+    """Whether a grid holds the problem."""
+    if problem.dim > QUADRATURE_DIMENSIONS:
+        return False
+    elements = int(np.prod(problem.features.shape)) * POINTS[problem.dim] ** problem.dim
+    return elements <= QUADRATURE_ELEMENTS
+
+
 def log_partition(
     problem: FiniteSum, key: PRNGKeyArray, dual: Moments, smc_log_ratios: np.ndarray
 ) -> LogPartition:
-    """Estimate log Z_g by the most precise method that applies.
+    """Estimate log Z_g by the most precise sampling method that applies.
 
     `smc_log_ratios` are the islands' estimates of log(Z_g / Z_0).
     """
-    if problem.dim in POINTS:
-        elements = int(np.prod(problem.features.shape)) * POINTS[problem.dim] ** problem.dim
-        if elements <= QUADRATURE_ELEMENTS:
-            return by_quadrature(problem, dual)
     with problem.precision():
         sampled = by_importance_sampling(problem, key, dual)
     return sampled or from_replicates(problem, smc_log_ratios, "sequential Monte Carlo")
-
-
-def by_quadrature(problem: FiniteSum, dual: Moments) -> LogPartition:
-    """Integrate on a grid, for d <= 2; exact up to rounding."""
-    g = np.asarray(dual, np.float64)
-    size = points_per_axis(problem, None)
-    # A coarse grid finds out where the mass of q_g is, a fine one integrates there.
-    coarse = guaranteed_box(problem, coarse_points(problem, size), lambda _: [g])
-    fine = tightened(coarse, size, [g])
-    return LogPartition(fine.gibbs(g)[1], 0.0, "quadrature")
 
 
 def by_importance_sampling(

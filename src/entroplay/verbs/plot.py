@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.arguments import invalid, one_of
+from ..measures.quadrature import Quadrature
 from ..runs.solution import Solution
 from .certificate import Certificate
 
@@ -28,6 +29,8 @@ NEGLIGIBLE = 1e-6
 CONTOURS = (8.0, 4.5, 2.0, 0.5)
 """Contours of a density, as minus the logarithm of its ratio to the maximum: those of a Gaussian at
 4, 3, 2 and 1 standard deviations."""
+PLANE_POINTS = 201
+"""Number of points per axis at which a density is drawn whose grid follows the mass."""
 VIEW = 1.5
 """Half the side of the region drawn, as a factor of the cloud's largest coordinate."""
 
@@ -197,8 +200,15 @@ def _draw_plane(axes: Axes, cloud: np.ndarray, exact: GridSolution | None) -> No
     """Two parameters: points, and the exact density as contours."""
     axes.scatter(cloud[:, 0], cloud[:, 1], s=6, alpha=0.6, label=f"{len(cloud)} particles")
     if exact is not None:
-        levels = exact.density.max() * np.exp(-np.array(CONTOURS))
-        axes.contour(*exact.axes, exact.density.T, levels=levels, colors="k", linewidths=0.8)
+        lines, density = exact.axes, exact.density
+        if density.ndim == 1:  # the grid follows the mass and is no product of axes
+            points = exact.quadrature.points[density > NEGLIGIBLE * density.max()]
+            ends = zip(points.min(axis=0), points.max(axis=0), strict=True)
+            lines = tuple(np.linspace(low, high, PLANE_POINTS) for low, high in ends)
+            local = Quadrature.on(exact.quadrature.problem, lines)
+            density = local.gibbs(exact.dual_vector)[0].reshape(local.shape)
+        levels = density.max() * np.exp(-np.array(CONTOURS))
+        axes.contour(*lines, density.T, levels=levels, colors="k", linewidths=0.8)
         axes.plot([], [], "k", lw=0.8, label="exact optimum")  # contours have no legend entry
         # The grid reaches far beyond the mass: show the region of the cloud.
         x, y = VIEW * np.abs(cloud).max(axis=0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...measures.quadrature import Quadrature, kl
 from ...problems.problem import FiniteSum
-from ...verbs.grid import newton
+from ...verbs.optimum import newton
 from ..claims import Claim, largest
 from ..exact import fictitious_play
 from ..settings import ROUNDING, Run, Setting

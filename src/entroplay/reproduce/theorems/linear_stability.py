@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from ...verbs.grid import jacobian
+from ...verbs.optimum import jacobian
 from ..claims import Claim
 from ..exact import fictitious_play, values
 from ..settings import Setting
