@@ -11,7 +11,7 @@ X = np.random.default_rng(0).normal(size=(90, 2))
 Y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
 LABELS = np.array(["no", "yes"])[(X[:, 0] * X[:, 1] > 0).astype(int)]
 KINDS = np.array(["a", "b", "c"])[np.digitize(X[:, 0] + X[:, 1], [-0.7, 0.7])]
-SMALL = {"temperature": 0.02, "l2": 0.01, "particles": 64, "max_iter": 16, "random_state": 0}
+SMALL = {"temperature": 0.02, "l2": 0.01, "particles": 256, "max_iter": 16, "random_state": 0}
 """Settings of quick fits; tests that share them share what is compiled."""
 
 

@@ -35,6 +35,8 @@ sampling noise of the cloud costs. Newton's method converges quadratically, so t
 far below."""
 DESCENT = 1e-3
 """Fraction of the increase predicted by the gradient that a step must achieve (Armijo's rule)."""
+SMALLEST_BETA = 1e-30
+"""Stands for beta = 0 where beta divides."""
 ROUNDING = 8
 """Increases that are this many units of rounding below zero count as zero."""
 
@@ -69,85 +71,64 @@ class Solved(NamedTuple):
     """The square of Newton's decrement: twice the increase of D_b that was left."""
 
 
-def maximise_on_cloud(
-    problem: FiniteSum,
-    cloud: SeenCloud,
-    log_base: Float[Array, "m"],
-    beta: Array | float,
-    moments: Moments,
-) -> Solved:
-    """Maximise D_b from g = loss'(moments) by Newton's method with a line search."""
-    m = cloud.particles.shape[0]
-    unit = problem.temperature / jnp.maximum(jnp.asarray(beta, problem.dtype), 1e-30)
-    tolerance = PRECISION * unit / m
-    log_base = log_base - jax.nn.logsumexp(log_base) + jnp.log(m)
+class CloudDual(NamedTuple):
+    """D_b on a cloud, for beta times the loss."""
 
-    def at(moments: Moments) -> Point:
+    problem: FiniteSum
+    cloud: SeenCloud
+    log_base: Float[Array, "m"]
+    """log b, with mean one of b."""
+    beta: Float[Array, ""]
+
+    @property
+    def unit(self) -> Float[Array, ""]:
+        """T / beta; enormous at the prior, where beta is zero and D_b constant."""
+        return self.problem.temperature / jnp.maximum(self.beta, SMALLEST_BETA)
+
+    def at(self, moments: Moments) -> Point:
         """D_b and the weights at g = loss'(moments)."""
+        problem, m = self.problem, self.log_base.shape[0]
         dual = problem.slope(moments)
-        exponent = log_base - cloud.potential(problem.weigh(dual)) / unit
+        exponent = self.log_base - self.cloud.potential(problem.weigh(dual)) / self.unit
         total = jax.nn.logsumexp(exponent)
         # -conj(g) = loss(H) - <g, H>, since g = loss'(H).
         losses, products = problem.loss.value(moments), row_dot(dual, moments)
-        entropic = unit * (total - jnp.log(m))
+        entropic = self.unit * (total - jnp.log(m))
         log_weights = exponent - total
-        size = problem.weights @ (jnp.abs(losses) + jnp.abs(products)) + jnp.abs(entropic)
-        value = problem.weights @ (losses - products) - entropic
-        return Point(moments, value, size, log_weights, cloud.average(jnp.exp(log_weights)))
+        return Point(
+            moments,
+            value=problem.weights @ (losses - products) - entropic,
+            scale=problem.weights @ (jnp.abs(losses) + jnp.abs(products)) + jnp.abs(entropic),
+            log_weights=log_weights,
+            mean=self.cloud.average(jnp.exp(log_weights)),
+        )
 
-    def search(now: Point, direction: Moments, decrement: Array, slack: Array) -> tuple:
-        """The longest halved step that achieves enough, whether there is one, and the tries."""
+    def search(
+        self, now: Point, direction: Moments, decrement: Array, slack: Array
+    ) -> tuple[Point, Array, Array]:
+        """The longest of the halved steps that achieves enough; whether there is one; products."""
 
         def attempt(length: Array) -> Point:
-            return at(problem.loss.extrapolate(now.moments, length * direction))
+            return self.at(self.problem.loss.extrapolate(now.moments, length * direction))
 
         def enough(trial: Point, length: Array) -> Array:
             gained = trial.value - now.value + slack >= DESCENT * length * decrement
             return gained & jnp.all(jnp.isfinite(trial.mean))
 
-        def shorten(carry: tuple) -> tuple:
+        def going(carry: tuple[Point, Array, Array]) -> Array:
+            trial, length, tries = carry
+            return ~enough(trial, length) & (tries < MOST_HALVINGS)
+
+        def shorten(carry: tuple[Point, Array, Array]) -> tuple[Point, Array, Array]:
             _, length, tries = carry
             return attempt(length / 2), length / 2, tries + 1
 
-        one = jnp.ones((), problem.dtype)
-        trial, length, tries = jax.lax.while_loop(
-            lambda s: ~enough(s[0], s[1]) & (s[2] < MOST_HALVINGS),
-            shorten,
-            (attempt(one), one, jnp.ones((), jnp.int32)),
-        )
+        one = jnp.ones((), self.problem.dtype)
+        begin = (attempt(one), one, jnp.ones((), jnp.int32))
+        trial, length, tries = jax.lax.while_loop(going, shorten, begin)
         better = enough(trial, length)
-        kept = jax.tree.map(lambda a, b: jnp.where(better, a, b), trial, now)
+        kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, now)
         return kept, better, 2 * tries
-
-    def newton(carry: _Carry) -> _Carry:
-        """A Newton step or, where nothing is left to gain, the influence matrix."""
-        now = carry.point
-        system = newton_system(problem, cloud, now.moments, beta, jnp.exp(now.log_weights))
-        residual = now.mean - now.moments
-        direction, y, count = system.solve(residual)
-        decrement = jnp.sum(row_dot(system.times_transpose(residual), y))
-        # Once the predicted increase is lost in rounding there is nothing left to gain.
-        slack = ROUNDING * jnp.finfo(problem.dtype).eps * now.scale
-        last = ~carry.better | (decrement <= jnp.maximum(tolerance, slack))
-        last = last | (carry.steps + 1 >= MOST_STEPS)
-        d_eff, blocks = jax.lax.cond(
-            last, lambda: system.influence(), lambda: (carry.d_eff, carry.blocks)
-        )
-        point, better, more = jax.lax.cond(
-            last,
-            lambda: (now, jnp.asarray(True), jnp.zeros((), jnp.int32)),
-            lambda: search(now, direction, decrement, slack),
-        )
-        products = carry.products + count + more
-        return _Carry(point, better, ~last, d_eff, blocks, carry.steps + 1, products, decrement)
-
-    zero, none = jnp.zeros((), jnp.int32), jnp.zeros((), problem.dtype)
-    curvature = jnp.zeros_like(problem.loss.curvature(moments))
-    yes = jnp.asarray(True)
-    begin = _Carry(at(moments), yes, yes, none, curvature, zero, zero, none)
-    end = jax.lax.while_loop(lambda carry: carry.going, newton, begin)
-    share = 1 / (m * jnp.sum(jnp.exp(2 * end.point.log_weights)))
-    return Solved(end.point, share, end.d_eff, end.blocks, end.steps, end.products, end.decrement)
 
 
 class _Carry(NamedTuple):
@@ -162,3 +143,47 @@ class _Carry(NamedTuple):
     steps: Array
     products: Array
     decrement: Array
+
+
+def maximise_on_cloud(
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    log_base: Float[Array, "m"],
+    beta: Array | float,
+    moments: Moments,
+) -> Solved:
+    """Maximise D_b from g = loss'(moments) by Newton's method with a line search."""
+    m = cloud.particles.shape[0]
+    log_base = log_base - jax.nn.logsumexp(log_base) + jnp.log(m)
+    dual = CloudDual(problem, cloud, log_base, jnp.asarray(beta, problem.dtype))
+    tolerance = PRECISION * dual.unit / m
+
+    def newton(carry: _Carry) -> _Carry:
+        """A Newton step or, where nothing is left to gain, the influence matrix."""
+        now = carry.point
+        system = newton_system(problem, cloud, now.moments, beta, jnp.exp(now.log_weights))
+        residual = now.mean - now.moments
+        direction, y, count = system.solve(residual)
+        decrement = jnp.sum(row_dot(system.times_transpose(residual), y))
+        # Once the predicted increase is lost in rounding there is nothing left to gain.
+        slack = ROUNDING * jnp.finfo(problem.dtype).eps * now.scale
+        last = ~carry.better | (decrement <= jnp.maximum(tolerance, slack))
+        last = last | (carry.steps + 1 >= MOST_STEPS)
+        # The last pass does not step but computes S: the program contains one system only.
+        d_eff, blocks = jax.lax.cond(
+            last, lambda: system.influence(), lambda: (carry.d_eff, carry.blocks)
+        )
+        point, better, more = jax.lax.cond(
+            last,
+            lambda: (now, jnp.asarray(True), jnp.zeros((), jnp.int32)),
+            lambda: dual.search(now, direction, decrement, slack),
+        )
+        products = carry.products + count + more
+        return _Carry(point, better, ~last, d_eff, blocks, carry.steps + 1, products, decrement)
+
+    zero, none, yes = jnp.zeros((), jnp.int32), jnp.zeros((), problem.dtype), jnp.asarray(True)
+    blocks = jnp.zeros_like(problem.loss.curvature(moments))
+    begin = _Carry(dual.at(moments), yes, yes, none, blocks, zero, zero, none)
+    end = jax.lax.while_loop(lambda carry: carry.going, newton, begin)
+    share = 1 / (m * jnp.sum(jnp.exp(2 * end.point.log_weights)))
+    return Solved(end.point, share, end.d_eff, end.blocks, end.steps, end.products, end.decrement)

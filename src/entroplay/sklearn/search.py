@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..runs.solution import Solution
+from ..runs.solution import Reason, Solution
 from .fit import ITERATIONS, Trainer
 
 HELD_OUT = 0.2
@@ -147,6 +147,9 @@ class _Scorer:
         values = np.asarray(problem.loss.value(solution.moments), np.float64)
         losses = values[: len(self.held_out)][self.held_out]
         losses = np.where(np.isfinite(losses), losses, np.inf)
+        if solution.status == Reason.TOO_COLD:
+            # The answer is that of a higher temperature: the path ends before this one.
+            losses = np.full_like(losses, np.inf)
         trial = Trial(temperature, l2, float(self.weights @ losses))
         self.trials.append(trial)
         trainer.say(f"temperature {temperature:.3g}, l2 {l2:.3g}: held-out loss {trial.loss:.4g}")

@@ -88,11 +88,12 @@ def leave_one_out(solution: object) -> LeaveOneOut:
     order in a row's weight, for every loss. Where the fit is so flexible that the result is known
     to be too optimistic, an `OptimisticWarning` says so, and `too_optimistic` says why.
 
-    >>> import entroplay as ep
-    >>> features, loss = ep.Neurons([[1.0], [2.0], [3.0]]), ep.Squared([0.5, 0.8, 0.9])
+    >>> import numpy as np, entroplay as ep
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> features, loss = ep.Neurons(X, bias=True), ep.Squared(np.sin(3 * X[:, 0]))
     >>> problem = ep.FiniteSum(features, loss, temperature=0.01, l2=0.01)
-    >>> result = ep.leave_one_out(ep.solve(problem, particles=500, iterations=20))
-    >>> bool(result.loss > problem.empirical_loss(result.moments) / 2)
+    >>> solution = ep.solve(problem, particles=500, iterations=20)
+    >>> bool(ep.leave_one_out(solution).loss > problem.empirical_loss(solution.moments))
     True
     """
     result = judged_rows(solution)

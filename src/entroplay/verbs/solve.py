@@ -117,6 +117,7 @@ def run(
     particles: int | None,
     iterations: int,
     seed: int,
+    most: int = MOST_PARTICLES,
     start: Solution | None = None,
     observers: Mapping[str, Observer] | None = None,
     rules: Sequence[Rule] = (),
@@ -126,9 +127,12 @@ def run(
     """The run behind `solve`, with observers and stopping rules; arguments are not checked again.
 
     `checkpoint` is a path and the seconds between two saves. Without a number of particles the
-    cloud may grow.
+    cloud may grow, up to `most`.
     """
-    m, most = _sizes(particles, start)
+    if particles is None:
+        m = PARTICLES if start is None else start.particles.shape[0]
+    else:
+        m = most = particles
     with problem.precision(), progress_bar(progress, iterations) as show_progress:
         solver.check(problem, iterations)
         prior_key, run_key = jax.random.split(jax.random.key(seed))
@@ -195,13 +199,6 @@ def _check_arguments(problem: object, solver: object, callback: object, start: o
         raise invalid("solve", "callback", "a function of one Report", callback)
     if start is not None and not isinstance(start, Solution):
         raise invalid("solve", "start", "a Solution", start)
-
-
-def _sizes(particles: int | None, start: Solution | None) -> tuple[int, int]:
-    """Number of particles of the first cloud, and the number up to which it may grow."""
-    if particles is not None:
-        return particles, particles
-    return PARTICLES if start is None else start.particles.shape[0], MOST_PARTICLES
 
 
 def _first_cloud(
