@@ -32,9 +32,11 @@ def never_worse(problem, y, particles, iterations, seed):
     history, moments = solution.history, np.asarray(solution.moments, np.float64)
     # Rows of the history from the first solve on: before it there is only the prior.
     loss = history["loss_moments"][1:]
-    # E[loss(H)] - loss(E H) is at most T d_eff / (2 m) for an H with the sampling noise of one
-    # solve; its own fluctuation is of the same size. Six times that, three of each answer.
-    noise = 3 * history["temperature"][1:] * history["d_eff"][1:] / particles + ROUNDING
+    # An H with the sampling noise of one solve costs T d_eff / (2 m) at most on average; to first
+    # order its loss fluctuates by T sqrt(v / m), with the variance v of the exponents of the Gibbs
+    # weights against the prior. Such exponents vary by d_eff or less. Three times, for each answer.
+    d_eff = history["d_eff"][1:] / particles
+    noise = 3 * history["temperature"][1:] * (d_eff + np.sqrt(d_eff)) + ROUNDING
     confirmed = history["effective_sample_size"][1:] >= 0.35
     lowest = np.inf
     for value, slack, fine in zip(loss, noise, confirmed, strict=True):

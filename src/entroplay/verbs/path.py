@@ -10,16 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..base.arguments import flag, invalid, real_array, whole
-from ..methods.solvers import Solver
+from ..methods.solvers import NewtonEFP, Solver
 from ..problems.losses import Loss
 from ..problems.problem import FiniteSum
+from ..runs.observers import LastClouds
 from ..runs.progress import progress_bar
 from ..runs.solution import Reason, Solution, Status
 from .certificate import Certificate
 from .certify import certify
 from .leave_one_out import LeaveOneOut, judged_rows
-from .solve import solve
+from .solve import run, solution_of
 
+MOST_RISING = 100
+"""Maximum number of iterations on the way from one temperature to the next."""
 CLEARLY = 0.5
 """Standard errors by which a colder solution must be better to be preferred."""
 
@@ -184,6 +187,12 @@ def path(
     flag("path", "certified", certified)
     progress = flag("path", "progress", progress)
     seed = whole("path", "seed", seed, least=0)
+    iterations = whole("path", "iterations", iterations)
+    particles = None if particles is None else whole("path", "particles", particles)
+    if solver is not None and not isinstance(solver, Solver):
+        raise invalid("path", "solver", "a solver such as EFP() or MFLD()", solver)
+    solver = NewtonEFP() if solver is None else solver
+    problem.needs_rows("path")
     solutions: list[Solution] = []
     certificates: list[Certificate] = []
     left_out: list[LeaveOneOut] = []
@@ -193,14 +202,7 @@ def path(
             posed = eqx.tree_at(lambda p: (p.temperature, p.l2), problem, (temperature, l2))
             start = solutions[-1] if solutions else None
             run_seed = int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
-            solution = solve(
-                posed,
-                solver,
-                particles=particles,
-                iterations=iterations,
-                seed=run_seed,
-                start=start,
-            )
+            solution = _arrived(posed, solver, particles, iterations, run_seed, start)
             solutions.append(solution)
             left_out.append(judged_rows(solution))
             if certified:
@@ -210,6 +212,29 @@ def path(
             if solution.status in (Reason.INTERRUPTED, Reason.TOO_COLD):
                 break
     return TemperaturePath(tuple(solutions), tuple(certificates), tuple(left_out))
+
+
+def _arrived(
+    problem: FiniteSum,
+    solver: Solver,
+    particles: int | None,
+    iterations: int,
+    seed: int,
+    start: Solution | None,
+) -> Solution:
+    """A run with so many iterations after the whole loss is on."""
+    # Methods that turn the loss on gradually get as many as that takes.
+    rising = MOST_RISING if solver.turns_on_loss else 0
+    loop, status = run(
+        problem,
+        solver,
+        particles=particles,
+        iterations=iterations + rising,
+        seed=seed,
+        start=start,
+        observers={"arrived": LastClouds(1, iterations)},
+    )
+    return solution_of(loop, status, seed, calibrate=True)
 
 
 def _ladder(problem: FiniteSum, temperatures: object) -> list[float]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ...measures.cloud import SeenCloud
-from ...measures.cloud_dual import maximise_on_cloud
+from ...measures.cloud_dual import SMALLEST_BETA, Solved, maximise_on_cloud
 from ...measures.gap import rowwise_square
 from ...measures.influence import leave_one_out_loss
 from ...measures.newton_system import newton_system
@@ -35,7 +35,7 @@ than about two the solve fits noise."""
 CROSSED = 12.0
 """Particles per effective degree of freedom from which on halves of the cloud are crossed."""
 NOISE = 3.0
-"""Rise of the loss at the moments that counts as noise, in units of T d_eff / m, its scale."""
+"""Rise of the loss at the moments that counts as noise, in units of the noise's scale."""
 ROUNDING = 100
 """Rise of the loss that counts as rounding, in units of the precision times the loss."""
 SHORTENING, MOST_TRIES = 0.7, 40
@@ -52,6 +52,8 @@ class Answer(NamedTuple):
     share: Float[Array, ""]
     """Effective sample size, as a fraction of the cloud."""
     d_eff: Float[Array, ""]
+    noise: Float[Array, ""]
+    """Scale of the sampling noise of `loss`."""
     residual: Float[Array, ""]
     """The squared residual P - H that the solve has left, in units of the sampling noise. Above one
     the solve has failed, which happens where rounding hides all progress."""
@@ -131,6 +133,7 @@ def descend(
             point.log_weights,
             solved.effective_share,
             solved.d_eff,
+            noise=_noise(problem, beta, solved, log_base),
             residual=problem.weights @ square / floor,
         )
         here = jax.tree.map(lambda a, b: jnp.where(first, a, b), answer, carry.here)
@@ -150,7 +153,7 @@ def descend(
         return (carry.tried == 0) | more
 
     zero, none = jnp.zeros((), jnp.int32), jnp.zeros((), problem.dtype)
-    blank = Answer(none, state.moments, none, log_base, none, none, none)
+    blank = Answer(none, state.moments, none, log_base, none, none, none, none)
     begin = Descent(blank, none, blank, jnp.asarray(False), zero, zero, zero)
     return jax.lax.while_loop(going, attempt, begin)
 
@@ -160,10 +163,25 @@ def not_worse(problem: FiniteSum, answer: Answer, loss: Array) -> Array:
 
     With the prior fixed, the loss at the moments does not rise as the temperature falls.
     """
-    m = answer.log_weights.shape[0]
-    noise = problem.temperature * answer.d_eff / (jnp.maximum(answer.beta, 1e-30) * m)
     rounding = jnp.finfo(problem.dtype).eps * jnp.abs(loss)
-    return answer.loss <= loss + NOISE * noise + ROUNDING * rounding
+    return answer.loss <= loss + NOISE * answer.noise + ROUNDING * rounding
+
+
+def _noise(
+    problem: FiniteSum, beta: Array, solved: Solved, log_base: Float[Array, "m"]
+) -> Float[Array, ""]:
+    """(T/beta) (d_eff/m + sqrt(v/m)), the scale of the noise of the loss at the solved moments.
+
+    These have the error (I + beta J)^{-1} eps, where eps is the noise of a mean over m particles.
+    To second order it costs at most T d_eff / (2 beta m); to first order it changes the loss by
+    <g, error>_w, whose variance is at most that of <g, eps>_w, which is (T/beta)^2 v / m with the
+    variance v of the exponents -beta <g, h>_w / T.
+    """
+    log_weights, m = solved.point.log_weights, log_base.shape[0]
+    weights, exponents = jnp.exp(log_weights), log_weights - log_base
+    variance = weights @ (exponents - weights @ exponents) ** 2
+    unit = problem.temperature / jnp.maximum(beta, SMALLEST_BETA)
+    return unit * (solved.d_eff / m + jnp.sqrt(variance / m))
 
 
 def _ladder(

@@ -237,16 +237,19 @@ class NewtonEFP(Solver):
     ) -> tuple[NewtonEFPState, str | None]:
         """A larger cloud of moved copies or, if it may not grow, why the run ends."""
         m, d_eff = state.particles.shape[0], float(state.d_eff)
-        if m < int(state.most):
+        # More particles help, except where precision is exhausted.
+        if m < int(state.most) and int(state.trouble) != len(TROUBLES) - 1:
             size = min(max(2, int(WELL * d_eff / m) + 1) * m, int(state.most))
             return _grown(traced(problem), traced(self.sampler), key, state, size), None
         kept = state.kept
         parts = (kept.particles, kept.moments, kept.beta)
         state = eqx.tree_at(lambda s: (s.particles, s.moments, s.beta), state, parts)
         reached = problem.temperature / max(float(kept.beta), 1e-30)
+        answer = f"the answer is that of temperature {reached:.3g}, not {problem.temperature:.3g}"
+        if float(kept.beta) == 1:
+            answer = "the answer is that of an earlier iteration, which later ones did not confirm"
         return state, (
-            f"the answer is that of temperature {reached:.3g}, not {problem.temperature:.3g}: with "
-            f"{m} particles and about {d_eff:.0f} effective degrees of freedom, "
+            f"{answer}: with {m} particles and about {d_eff:.0f} effective degrees of freedom, "
             f"{TROUBLES[int(state.trouble)]}."
         )
 
