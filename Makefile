@@ -79,12 +79,14 @@ bench: setup
 	$(BIN)/python benchmarks/mixing.py
 	$(BIN)/python benchmarks/neurons.py
 	$(BIN)/python benchmarks/estimators.py
+	$(BIN)/python benchmarks/cold.py
 
 # The tables of the documentation, measured again.
 tables: setup $(VENV)/.compress
 	$(BIN)/python docs/scripts/entropy_bias.py
 	$(BIN)/python docs/scripts/smaller_network.py
 	$(BIN)/python docs/scripts/choosing.py
+	$(BIN)/python docs/scripts/cold.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]" --no-build-isolation

@@ -40,6 +40,9 @@ LIMITS = (1e-5, 1e-4)
 answer is returned. For smooth features they are about 1e-12; kinks leave more on a uniform
 grid."""
 
+ITERATIONS = 100
+"""Iterations of ideal EFP if none are asked for."""
+
 
 @dataclass(frozen=True)
 class GridSolution:
@@ -95,7 +98,7 @@ def solve(
     problem: FiniteSum,
     *,
     rate: float = 0.1,
-    iterations: int = 100,
+    iterations: int | None = None,
     points: int | None = None,
     snapshots: int = 11,
 ) -> GridSolution:
@@ -104,7 +107,8 @@ def solve(
     Args:
         problem: what to minimise.
         rate: EFP's rate (or a schedule of the iteration).
-        iterations: EFP's number of iterations; 0 if only the optimum is wanted.
+        iterations: EFP's number of iterations; 0 if only the optimum is wanted. Default: 100 where
+            a uniform grid resolves them, otherwise 0.
         points: grid points per axis; default 4001 for d = 1 and 301 for d = 2. Where a uniform grid
             of this size does not resolve the optimum, a grid that follows the mass is used. It has
             at most 40 (d = 1) or 20 (d = 2) times as many points in all.
@@ -112,8 +116,8 @@ def solve(
 
     Raises:
         UnresolvedError: if the estimated error, relative to 1 plus the size, exceeds 1e-5 for the
-            value or 1e-4 for the moments on that grid, too, or if a trajectory is wanted, which
-            only uniform grids have.
+            value or 1e-4 for the moments on that grid, too, or if `iterations` were asked for,
+            which need a uniform grid.
 
     >>> import entroplay as ep
     >>> features, loss = ep.Neurons([[1.0], [2.0]]), ep.Squared([0.5, 0.8])
@@ -125,16 +129,17 @@ def solve(
     if not isinstance(problem, FiniteSum):
         raise invalid("grid.solve", "problem", "a FiniteSum", problem)
     check_dimension(problem, "grid.solve")
-    iterations = whole("grid.solve", "iterations", iterations, least=0)
+    wanted = 0 if iterations is None else whole("grid.solve", "iterations", iterations, least=0)
+    steps = ITERATIONS if iterations is None else wanted
     snapshots = whole("grid.solve", "snapshots", snapshots, least=1)
     schedule = number_or_schedule("grid.solve", "rate", rate, at_most=1.0)
     size = points_per_axis(problem, points)
 
     def play(quadrature: Quadrature) -> Trajectory:
-        return ideal_play(quadrature, schedule, iterations, snapshots)
+        return ideal_play(quadrature, schedule, steps, snapshots)
 
     found = _uniform(problem, size, play)
-    if found is None and iterations:
+    if found is None and wanted:
         raise UnresolvedError(
             f"A uniform grid of {size} points per axis does not resolve the optimum or the "
             "trajectory of ideal EFP towards it. Ask for more 'points', or for 'iterations=0'."
