@@ -17,7 +17,7 @@ from sklearn.datasets import make_friedman1
 import entroplay as ep
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 ROWS, TEST, NOISE = 500, 1000, 1.0
 TEMPERATURES = [4.0**-k for k in range(9)]

@@ -31,6 +31,7 @@ from ..problems.losses.base import row_dot
 from ..problems.problem import FiniteSum
 from ..runs.observers import PATH
 from ..runs.solution import Solution
+from .adversary import missed_mass
 from .certificate import Certificate
 from .evidence import Agreement, Evidence, gather, own_cloud
 from .partition import REPLICATES, log_partition, quadrature_applies
@@ -52,8 +53,8 @@ def certify(
     """Bound the distance of a solution's Gibbs measure from the global optimum.
 
     With one or two parameters the bound is computed by quadrature. Otherwise, and where quadrature
-    does not resolve the measure, it comes from eight independent islands of particles; no estimator
-    sees a mode of the Gibbs measure that every island has missed. The parameters below, except the
+    does not resolve the measure, it comes from eight independent islands of particles, and a search
+    by many descents looks for mass that every island has missed. The parameters below, except the
     first, are those of the islands.
 
     Args:
@@ -227,9 +228,13 @@ def _judge(
         distance=float(_square(problem, curvature, evidence.own_moments - mean)),
         expected=float(variance + own_noise),
     )
-    reason = agreement.objection or doubt
     bound = float(gap) + 2 * gap_error
     partition = log_partition(problem, jax.random.fold_in(key, 1), dual.vector, log_ratios)
+    reason = agreement.objection or doubt
+    if not reason:
+        seen = evidence.islands.particles.reshape(-1, problem.dim)
+        search_key = jax.random.fold_in(key, 2)
+        reason = missed_mass(problem, search_key, dual.vector, seen, partition.value)
     dual_value = -_conjugate(problem, dual) - problem.temperature * partition.value  # eq. (11)
     dual_error = problem.temperature * partition.error
     return Certificate(
