@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,16 @@ class Objective(NamedTuple):
     upper: float
     moments: Moments
     """E_mu[h] at the training rows."""
+
+
+def in_double(tree: Any) -> Any:
+    """The same records with all real arrays in double precision."""
+
+    def doubled(leaf: Any) -> Any:
+        inexact = isinstance(leaf, jax.Array | np.ndarray) and leaf.dtype.kind == "f"
+        return jnp.asarray(np.asarray(leaf, np.float64)) if inexact else leaf
+
+    return jax.tree.map(doubled, tree)
 
 
 @dataclass(frozen=True)
@@ -175,8 +185,12 @@ class Mixture:
     def _loss(self, problem: FiniteSum, seed: int) -> tuple[Moments, float, float]:
         """E_mu[h], the loss there, and its standard error: zero for exact moments."""
         if self.features.exact:
-            moments = mean_features(self.features, self.components, self._p)
-            return moments, float(problem.empirical_loss(moments)), 0.0
+            # In double precision: rounding in single precision exceeds cold temperatures.
+            with jax.enable_x64(True):
+                features, problem = in_double((self.features, problem))
+                both = np.concatenate([self.centres, self.deviations], axis=1)
+                moments = mean_features(features, jnp.asarray(both), jnp.asarray(self.weights))
+                return moments, float(problem.empirical_loss(moments)), 0.0
         rng = np.random.default_rng([STREAM, seed, 2])
         features, batches = problem.features, []
         for _ in range(BATCHES):

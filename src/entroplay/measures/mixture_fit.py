@@ -1,6 +1,6 @@
 r"""The mixture of normals around a run's particles that has the lowest objective.
 
-For a fixed dual g, every component N(theta, diag(s^2)) settles where its own share of the objective,
+For a fixed dual g, every component N(theta, diag(s^2)) settles where its share of the objective,
 
     c(theta, s) = <g, E_N[h]>_w + l2 E_N|theta|^2 + T Ent(N),
 
@@ -22,7 +22,6 @@ around draws of q_g.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -35,7 +34,7 @@ from ..problems.features.base import Moments, Particles
 from ..problems.problem import FiniteSum
 from .cloud import SeenCloud
 from .cloud_dual import maximise_on_cloud
-from .mixture import STREAM, Mixture
+from .mixture import STREAM, Mixture, in_double
 
 COMPONENTS = 2048
 """Maximum number of components: a random subset of larger clouds."""
@@ -99,8 +98,8 @@ def _candidates(
     # Many components in few dimensions overlap: narrow ones then follow q_g closely.
     yield narrow, True
     if few:
-        for components in (late, early, narrow):
-            yield components, False
+        yield late, False
+        yield early, False
 
 
 @compiled
@@ -143,18 +142,12 @@ def _weights(
     parts = (smooth, components, dual, moments, base)
     if moments.size <= DOUBLE and smooth.features.exact:
         with jax.enable_x64(True):
-            weights = np.asarray(_solve(*jax.tree.map(_doubled, parts)))
+            weights = np.asarray(_solve(*in_double(parts)))
     else:
         base = None if base is None else jnp.asarray(base, smooth.dtype)
         weights = np.asarray(_solve(*parts[:-1], base), np.float64)
     fine = np.isfinite(weights).all() and abs(weights.sum() - 1) < 1e-3
     return weights if fine else np.full(len(weights), 1 / len(weights))
-
-
-def _doubled(leaf: Any) -> Any:
-    """An array of real numbers in double precision; everything else as it is."""
-    inexact = eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)
-    return jnp.asarray(np.asarray(leaf, np.float64)) if inexact else leaf
 
 
 @compiled
