@@ -94,12 +94,15 @@ def _candidates(
     narrow = jnp.concatenate([cloud, NARROW * deviation], axis=1)
     early = settle(smooth, narrow, dual, jnp.asarray(STEPS // 3))
     late = settle(smooth, early, dual, jnp.asarray(STEPS - STEPS // 3))
-    yield late, True
+    # The prior is a component, too: it reaches rows that the run's cloud has left.
+    prior = jnp.concatenate([jnp.zeros_like(cloud[:1]), deviation[:1]], axis=1)
+    yield jnp.concatenate([late, prior]), True
     # Many components in few dimensions overlap: narrow ones then follow q_g closely.
-    yield narrow, True
+    yield jnp.concatenate([narrow, prior]), True
+    yield prior, True
     if few:
-        yield late, False
-        yield early, False
+        yield jnp.concatenate([late, prior]), False
+        yield jnp.concatenate([early, prior]), False
 
 
 @compiled

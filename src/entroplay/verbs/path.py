@@ -83,7 +83,7 @@ class TemperaturePath(Sequence[Solution]):
             line = f"  {solution.problem.temperature:>11.3g}  {loss:>10.4g}  {spread:>8.3g}"
             if self.certificates:
                 certificate = self.certificates[i]
-                unverified = "" if certificate.mixed else "  not verified"
+                unverified = "" if certificate.verified else "  not verified"
                 line += f"  {certificate.bound:>11.2g}{unverified}"
             lines.append(line)
         return "\n".join(lines)

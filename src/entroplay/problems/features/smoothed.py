@@ -214,9 +214,9 @@ class DrawnMeans(SmoothedMap):
         centres, deviations = self.parts(particles)
 
         def add(total: Array, z: Array) -> tuple[Array, None]:
-            return total + self.features.values(centres + deviations * z, rows), None
+            return total + self.features.values(centres + deviations * z[None], rows), None
 
-        first = self.features.values(centres + deviations * self.noise[0], rows)
+        first = self.features.values(centres + deviations * self.noise[:1], rows)
         total, _ = jax.lax.scan(add, first, self.noise[1:])
         return total / self.noise.shape[0]
 
