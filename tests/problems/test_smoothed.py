@@ -67,7 +67,10 @@ def test_other_maps_are_averaged_over_draws(name):
     assert not smooth.exact
     parts, d = components(features), features.dim
     values = jnp.stack(
-        [features.values(parts[:, :d] + parts[:, d:] * z[None], features.rows) for z in smooth.noise]
+        [
+            features.values(parts[:, :d] + parts[:, d:] * z[None], features.rows)
+            for z in smooth.noise
+        ]
     ).mean(axis=0)
     np.testing.assert_allclose(smooth.values(parts, smooth.rows), values, rtol=2e-5, atol=2e-6)
     weights, vector = jnp.asarray([0.2, 0.3, 0.5]), jnp.cos(jnp.arange(values[0].size))

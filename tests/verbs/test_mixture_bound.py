@@ -1,4 +1,4 @@
-"""Bounds by an explicit measure hold, whatever the run did, and say which measure they are about."""
+"""Bounds by an explicit measure hold, whatever the run did, and name their measure."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ from entroplay.verbs.mixture_bound import (
 
 
 def optimum(problem):
-    return ep.grid.solve(problem, points=None if problem.dim == 1 else 201).value
+    return ep.grid.solve(problem, points=None if problem.dim == 1 else 101).value
 
 
 def check(problem, seed, iterations):
@@ -36,13 +36,17 @@ def check(problem, seed, iterations):
     return certificate
 
 
-@pytest.mark.parametrize("make", [squared, lambda **k: logistic(d=2, **k), negative_log])
+@pytest.mark.parametrize("make", [squared, negative_log])
 def test_known_answers(make):
-    for temperature in (0.1, 1e-3, 1e-5):
+    for temperature in (0.1, 1e-4):
         check(make(temperature=temperature, l2=temperature), seed=1, iterations=12)
 
 
-MAKERS = {"squared": squared, "logistic": logistic, "negative log": negative_log}
+MAKERS = {
+    "squared": squared,
+    "logistic": lambda **k: logistic(d=2, **k),
+    "negative log": negative_log,
+}
 
 
 @pytest.mark.slow
@@ -69,7 +73,7 @@ def test_a_bad_measure_has_a_large_bound():
 
 @pytest.mark.parametrize("make", [squared, logistic, cross_entropy, negative_log])
 def test_the_zero_dual_is_below_the_optimum(make):
-    for temperature in (1.0, 1e-2, 1e-4):
+    for temperature in (1.0, 1e-2):
         problem = make(temperature=temperature, l2=temperature)
         assert np.isfinite(zero_dual(problem))
         assert zero_dual(problem) <= optimum(problem)

@@ -164,7 +164,7 @@ class Mixture:
         slack = np.sqrt(2 * log_odds) * error + 7 * span * log_odds / (3 * (draws - 1))
         value = self.entropy_above - float(found.mean())
         # The information is never negative: without any draws Ent(mu) <= entropy_above.
-        return value, error, min(value + slack, self.entropy_above)
+        return value, error, float(min(value + slack, self.entropy_above))
 
     def objective(self, problem: FiniteSum, *, seed: int = 0, draws: int = DRAWS) -> Objective:
         """L(mu) for a problem with these features; `seed` decides the draws."""
@@ -180,7 +180,7 @@ class Mixture:
         limit = 0.0 if loss_error == 0 else float(student.isf(FAILURE, BATCHES - 1)) * loss_error
         upper = loss + limit + penalty + temperature * entropy_upper
         error = float(np.hypot(loss_error, temperature * entropy_error))
-        return Objective(value, error, upper if np.isfinite(upper) else np.inf, moments)
+        return Objective(value, error, float(upper) if np.isfinite(upper) else np.inf, moments)
 
     def _loss(self, problem: FiniteSum, seed: int) -> tuple[Moments, float, float]:
         """E_mu[h], the loss there, and its standard error: zero for exact moments."""

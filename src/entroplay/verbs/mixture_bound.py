@@ -35,6 +35,8 @@ QUANTILE = float(student.isf(FAILURE, REPLICATES - 1))
 limit."""
 CONSTANT_STEPS, HALVINGS = 50, 30
 """Maximum number of Newton steps to the best constant, and of halvings of each of them."""
+FLAT = 1e-6
+"""Smallest curvature by which Newton's method divides; halvings shorten steps that are too long."""
 
 
 class LowerBound(NamedTuple):
@@ -77,7 +79,7 @@ def mixture_bound(
         primal_error=objective.error,
         dual=lower.value,
         dual_error=lower.error,
-        bound=bound if np.isfinite(bound) else np.inf,
+        bound=float(bound) if np.isfinite(bound) else np.inf,
         lower_bound=lower.kind,
     )
 
@@ -128,7 +130,8 @@ def best_constant(problem: FiniteSum) -> float:
 def _newton_step(gradient: np.ndarray, hessian: np.ndarray) -> np.ndarray:
     """The solution of hessian step = gradient; softmax does not see a common shift of channels."""
     if gradient.ndim == 0:
-        return gradient / max(float(hessian), np.finfo(gradient.dtype).tiny)
+        # Between two pieces of a piecewise linear loss there is no curvature.
+        return np.asarray(gradient / max(float(hessian), FLAT))
     return np.linalg.pinv(hessian, rcond=1e-5, hermitian=True) @ gradient
 
 
