@@ -49,7 +49,7 @@ def trustworthy(weights: Float[Array, "m"]) -> bool:
         np.isfinite(u).all()
         and abs(u.sum() - 1) <= SUM_ERROR
         and np.abs(u).sum() <= LARGEST_SUM
-        and 1 >= LEAST_SHARE * len(u) * (u**2).sum()
+        and LEAST_SHARE * len(u) * (u**2).sum() <= 1
     )
 
 

@@ -31,6 +31,7 @@ from jaxtyping import Array, Float, Int
 
 from ..base.compilation import compiled, traced
 from ..problems.features.base import Moments, Particles
+from ..problems.features.smoothed import SmoothedMap
 from ..problems.problem import FiniteSum
 from .cloud import SeenCloud
 from .cloud_dual import maximise_on_cloud
@@ -143,7 +144,9 @@ def _weights(
     """The weights with the lowest objective to which the dual solve leads; else equal ones."""
     base = None if even else _uneven_base(smooth, components, rng)
     parts = (smooth, components, dual, moments, base)
-    if moments.size <= DOUBLE and smooth.features.exact:
+    features = smooth.features
+    assert isinstance(features, SmoothedMap)
+    if moments.size <= DOUBLE and features.exact:
         with jax.enable_x64(True):
             weights = np.asarray(_solve(*in_double(parts)))
     else:
@@ -172,8 +175,9 @@ def _uneven_base(
     smooth: FiniteSum, components: Float[Array, "m dd"], rng: np.random.Generator
 ) -> Float[np.ndarray, "m"]:
     """log b = -l2 E_r|theta|^2 / T - E_r[log mu] for the mixture mu with equal weights."""
-    m = components.shape[0]
-    mixture = Mixture.of(smooth.features, components, np.full(m, 1 / m))
+    m, features = components.shape[0], smooth.features
+    assert isinstance(features, SmoothedMap)
+    mixture = Mixture.of(features, components, np.full(m, 1 / m))
     cross = np.zeros(m)
     for _ in range(CROSS_DRAWS):
         noise = rng.normal(size=mixture.centres.shape)

@@ -130,6 +130,9 @@ class SmoothedNeurons(SmoothedMap):
 
     features: Neurons  # type: ignore[assignment]
 
+    def __init__(self, features: Neurons):
+        super().__init__(features)
+
     def _hidden(self, components: Components, rows: Float[Array, "b p"]) -> Float[Array, "m b"]:
         centres, deviations = self.parts(components)
         inputs = rows.shape[1]
@@ -167,6 +170,9 @@ class SmoothedKernel(SmoothedMap):
     """The mean of a Gaussian kernel is a wider one: its variance is bandwidth^2 + s^2."""
 
     features: GaussianKernel  # type: ignore[assignment]
+
+    def __init__(self, features: GaussianKernel):
+        super().__init__(features)
 
     def values(self, particles: Components, rows: Float[Array, "b d"]) -> Float[Array, "m b"]:
         centres, deviations = self.parts(particles)
