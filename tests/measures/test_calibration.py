@@ -9,7 +9,7 @@ from sklearn.datasets import make_friedman1
 
 import entroplay as ep
 from entroplay.measures import calibration, cloud
-from entroplay.measures.calibration import calibrated_weights
+from entroplay.measures.calibration import calibrated_weights, prediction_weights, trustworthy
 
 
 @pytest.mark.parametrize(("kept", "direct"), [(True, False), (False, False), (True, True)])
@@ -79,3 +79,46 @@ def test_weights_stay_finite_when_a_run_diverges():
     problem = ep.FiniteSum(features, ep.Squared([1.0, 2.0]), temperature=10.0, l2=0.1)
     solution = ep.solve(problem, ep.EFP(0.1, ep.ULA()), particles=50, iterations=10)
     np.testing.assert_allclose(solution.weights, 1 / 50)
+
+
+def test_wild_weights_are_not_used():
+    """A cloud that has left most rows: weights of hundreds of both signs would reproduce them."""
+    X = np.round(np.random.default_rng(2).normal(size=10) * 3)
+    problem = ep.FiniteSum(
+        ep.GaussianKernel(X, bandwidth=0.7), ep.NegLog(), temperature=0.01, l2=0.01
+    )
+    # Draws far from all rows but one, and moments that only a solver elsewhere can have found.
+    particles = X[3] + 0.1 * jax.random.normal(jax.random.key(0), (500, 1))
+    moments = jnp.full(10, 0.03)
+    assert not trustworthy(calibrated_weights(problem, particles, moments))
+    weights, complaint = prediction_weights(problem, particles, moments)
+    assert (np.asarray(weights) >= 0).all()
+    assert float(weights.sum()) == pytest.approx(1, abs=1e-3)
+    assert "too uneven to be used" in complaint
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_of_a_cold_density_are_never_wild(seed):
+    """Ten rows of rounded normals, some of which the cloud leaves as it gets cold."""
+    X = np.round(np.random.default_rng(seed).normal(size=10) * 3)
+    problem = ep.FiniteSum(
+        ep.GaussianKernel(X, bandwidth=0.7), ep.NegLog(), temperature=0.01, l2=0.01
+    )
+    solution = ep.solve(problem, particles=500, iterations=50, seed=2)
+    assert trustworthy(solution.weights)
+    calibrated = calibrated_weights(problem, solution.particles, solution.moments)
+    assert trustworthy(calibrated) or "too uneven to be used" in solution.status.message
+
+
+@pytest.mark.parametrize(
+    ("weights", "fine"),
+    [
+        ([0.25, 0.25, 0.25, 0.25], True),
+        ([-0.5, 0.5, 0.5, 0.5], True),
+        ([0.3, 0.3, 0.3, 0.3], False),
+        ([np.nan, 0.5, 0.5, 0.0], False),
+        ([-380.0, 381.0, 0.0, 0.0], False),
+    ],
+)
+def test_which_weights_are_trustworthy(weights, fine):
+    assert trustworthy(jnp.asarray(weights)) == fine

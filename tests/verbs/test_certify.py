@@ -50,8 +50,8 @@ def test_particles_that_have_not_moved_do_not_fool_it(dimensions, monkeypatch):
     own = solution.history["gap"][0]
     certificate = ep.certify(solution)
     assert abs(own) < 0.1 * suboptimality
-    assert certificate.bound >= suboptimality
-    assert certificate.bound > 0.05
+    assert certificate.gibbs_bound >= suboptimality
+    assert certificate.gibbs_bound > 0.05
 
 
 MAKERS = {
@@ -133,9 +133,10 @@ def test_bounds_hold_over_twenty_seeds(name):
         solution = ep.solve(problem, particles=200, iterations=6 if seed % 2 else 30, seed=seed)
         suboptimality, gap, _, dual = truth(problem, solution)
         certificate = ep.certify(solution, seed=seed)
-        below += suboptimality <= certificate.bound
+        below += suboptimality <= certificate.gibbs_bound
         close += abs(certificate.gap_debiased - gap) <= 3 * certificate.gap_error
-        assert certificate.dual == pytest.approx(dual, abs=1e-5 + 5 * certificate.dual_error)
+        if certificate.lower_bound == "dual":
+            assert certificate.dual == pytest.approx(dual, abs=1e-5 + 5 * certificate.dual_error)
     assert below >= 19
     assert close >= 18
 

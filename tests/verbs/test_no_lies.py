@@ -80,7 +80,7 @@ def lies(results):
             continue
         certificate, truth, about = result
         # A bound may be about a mixture; the truth of such a bound is tested with mixtures.
-        if certificate.mixed and getattr(certificate, "measure", "gibbs") == "gibbs":
+        if certificate.mixed and certificate.measure == "gibbs":
             slack = CONFIDENCE * (1 + abs(certificate.dual))
             if certificate.bound < truth - slack:
                 found.append((certificate.bound, truth, about))

@@ -77,7 +77,7 @@ class TableModel:
         certificate = self.estimator.certificate_
         return {
             "bound": certificate.bound if certificate else None,
-            "verified": certificate is not None and certificate.mixed,
+            "verified": certificate is not None and certificate.verified,
         }
 
     def certified(self) -> str:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..base.arguments import per_row
 from ..base.compilation import traced
-from ..problems.features.base import Moments, Particles
+from ..problems.features.base import Moments, Particles, mean_features, uniform_weights
 from ..problems.problem import FiniteSum
 from .cloud import SeenCloud
+from .cloud_dual import maximise_on_cloud
 from .linear import conjugate_gradients
 
 RIDGE = 1e-6
@@ -30,6 +32,58 @@ and their tolerance."""
 DIRECT = 1024
 """Maximum number of rows (times channels) for solving the system as a matrix, which is done only
 for ridges of at least LEAST_RIDGE."""
+
+SUM_ERROR = 1e-3
+"""Maximum distance from one of the sum of trustworthy weights."""
+LARGEST_SUM = 10.0
+"""Maximum sum of the absolute values of trustworthy weights, by which errors of h at other rows are
+multiplied in predictions."""
+LEAST_SHARE = 0.01
+"""Minimum effective share 1 / (m sum u^2) of the cloud under trustworthy weights."""
+
+
+def trustworthy(weights: Float[Array, "m"]) -> bool:
+    """Whether weights sum to one without large terms that cancel."""
+    u = np.asarray(weights, np.float64)
+    return bool(
+        np.isfinite(u).all()
+        and abs(u.sum() - 1) <= SUM_ERROR
+        and np.abs(u).sum() <= LARGEST_SUM
+        and LEAST_SHARE * len(u) * (u**2).sum() <= 1
+    )
+
+
+def prediction_weights(
+    problem: FiniteSum, particles: Particles, moments: Moments, ridge: float | None = None
+) -> tuple[Float[Array, "m"], str]:
+    """Calibrated weights if they are trustworthy, and a sentence if they are not.
+
+    Others then take their place: those of the exponential form p_r proportional to
+    exp(-<g - g_0, h_r>_w / T), which are positive and minimise the Bregman divergence of their
+    moments from H plus T KL(p | 1/m); or equal ones, if these have the smaller loss.
+    """
+    weights = calibrated_weights(problem, particles, moments, ridge)
+    if trustworthy(weights):
+        return weights, ""
+    complaint = (
+        "The weights that would reproduce the moments are too uneven to be used: predictions"
+    )
+    weights, equal = _exponential(traced(problem), particles, moments), uniform_weights(particles)
+    losses = [
+        float(problem.empirical_loss(mean_features(problem.features, particles, u)))
+        for u in (weights, equal)
+    ]
+    if abs(float(jnp.sum(weights)) - 1) <= SUM_ERROR and losses[0] < losses[1]:
+        return weights, f"{complaint} use positive weights, which come close to the moments."
+    return equal, f"{complaint} use equal weights."
+
+
+@eqx.filter_jit
+def _exponential(problem: FiniteSum, particles: Particles, moments: Moments) -> Float[Array, "m"]:
+    """Positive weights by the dual solve, with base weights that are even at g_0 = loss'(H)."""
+    cloud = SeenCloud.of(problem.features, particles)
+    base = cloud.potential(problem.weigh(problem.slope(moments))) / problem.temperature
+    return jnp.exp(maximise_on_cloud(problem, cloud, base, 1.0, moments).point.log_weights)
 
 
 def calibrated_weights(

@@ -189,7 +189,7 @@ def claims_of(s: Study) -> list[Claim]:
             f"{name}, Algorithm 2",
             last.bound,
             VANISHED * s.start,
-            note="certified bound" + ("" if last.mixed else ", not verified"),
+            note="certified bound" + ("" if last.verified else ", not verified"),
         ),
         Claim(
             "Figure 2",

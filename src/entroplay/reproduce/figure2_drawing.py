@@ -73,7 +73,7 @@ def draw_bounds(panel, found: list[Point], colour: str, label: str) -> None:
     pulls = [p.pulls for p in found]
     panel.plot(pulls, [p.certificate.bound for p in found], "-", color=colour, label=label)
     for p in found:
-        face = colour if p.certificate.mixed else "white"
+        face = colour if p.certificate.verified else "white"
         panel.plot(p.pulls, p.certificate.bound, "o", color=colour, mfc=face)
     # What the certificate would report at the optimum: sampling bias and two standard errors.
     noise = [

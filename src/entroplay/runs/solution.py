@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +14,8 @@ from jaxtyping import Array, Float
 
 from ..base.arguments import positive
 from ..base.registry import result, storable
+from ..measures.mixture import Mixture
+from ..measures.mixture_fit import fit_mixture
 from ..methods.solvers import Solver
 from ..problems.features.base import Moments, Particles, mean_features
 from ..problems.problem import FiniteSum
@@ -113,6 +116,16 @@ class Solution(eqx.Module):
     seed: int
     iterate: Particles | None = None
     compression: Compression | None = None
+
+    @cached_property
+    def measure(self) -> Mixture:
+        """An explicit measure near the solution: a mixture of normals around its particles.
+
+        It can be sampled, its density and its predictions are explicit, and so is its value of the
+        objective: `solution.measure.objective(solution.problem)`. Computed when first asked for.
+        """
+        self.problem.needs_rows("measure")
+        return fit_mixture(self.problem, self.particles, self.dual, self.moments, seed=self.seed)
 
     def predict(self, X: object) -> Array:
         """The weighted mean of h over the particles, at new rows: (rows,) or (rows, k)."""

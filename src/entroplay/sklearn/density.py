@@ -184,7 +184,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
             self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
             work = f"{len(support.points)} points, {len(log.steps)} steps"
             say(f"{work}: {self.certificate_.verdict}")
-            if (self.certificate_.mixed and self.certificate_.bound <= tol) or log.left <= 0:
+            if (self.certificate_.verified and self.certificate_.bound <= tol) or log.left <= 0:
                 break
 
     def _derive(self) -> None:

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from ..measures.calibration import calibrated_weights
+from ..measures.calibration import prediction_weights
 from ..methods.solvers import Solver
 from ..problems.features.base import FeatureMap, Particles
 from ..problems.losses.base import Loss
@@ -55,7 +55,7 @@ class Trained:
         """The solution with all those clouds as particles, weighted so as to meet the moments."""
         cloud = jnp.concatenate(self.clouds)
         problem, moments = self.solution.problem, self.solution.moments
-        weights = calibrated_weights(problem, cloud, moments, ridge=POOLED_RIDGE)
+        weights, _ = prediction_weights(problem, cloud, moments, ridge=POOLED_RIDGE)
         return eqx.tree_at(lambda s: (s.particles, s.weights), self.solution, (cloud, weights))
 
 
@@ -183,7 +183,7 @@ class Trainer:
                 solution, seed=self.seed, particles=ISLAND, budget=budget, path=approach
             )
             self.say(f"{done} iterations: {certificate.verdict}")
-            met = certificate.mixed and certificate.bound <= tol
+            met = certificate.verified and certificate.bound <= tol
             # The bound falls at best WORTH_WHILE times as fast as iterations grow: beyond that, the
             # iterations left cannot reach tol.
             hopeless = certificate.bound > WORTH_WHILE * tol * max_iter / done

@@ -43,7 +43,7 @@ def new_seed(random_state: Any) -> int:
 
 def verified_bound(certificate: Certificate | None) -> float:
     """The bound of the certificate; infinite if there is none or if it could not be verified."""
-    return np.inf if certificate is None or not certificate.mixed else certificate.bound
+    return np.inf if certificate is None or not certificate.verified else certificate.bound
 
 
 def verdict_warning(
@@ -63,7 +63,7 @@ def verdict_warning(
         message = "was interrupted: its last state is kept, without a certificate."
     elif solution.status == "diverged":
         message = f"diverged: {solution.status.message}"
-    elif not certificate.mixed:
+    elif not certificate.verified:
         message = (
             f"could not verify its answer: {certificate.reason}. The estimate of "
             f"{certificate.bound:.3g} is therefore no bound, and duality_gap_ is infinite. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 
 from ..base.registry import storable
 
@@ -10,7 +11,7 @@ from ..base.registry import storable
 @storable
 @dataclass(frozen=True)
 class Certificate:
-    """What `certify` found out about q_g, g = `solution.dual`.
+    """What `certify` found out about q_g, g = `solution.dual`, and about an explicit mixture.
 
     Attributes:
         gap: L(q_g) - D(g), by quadrature with one or two parameters, otherwise plug-in at the
@@ -18,16 +19,24 @@ class Certificate:
         gap_error: the error of the quadrature, or the standard error of the plug-in gap, to second
             order, so that it does not vanish at the optimum.
         gap_debiased: the gap less its noise bias.
-        bound: gap + 2 gap_error: q_g is at most this far above the global optimum, if `mixed`.
-        mixed: whether the bound is verified: by quadrature, or by islands that agree within
-            Monte-Carlo error among themselves and with the run's own cloud after further moves.
-        primal: L(q_g), with `primal_error`.
-        dual: D(g), with `dual_error`.
+        bound: the measure is at most this far above the global optimum, if `verified`. For q_g it
+            is gap + 2 gap_error.
+        mixed: whether the bound of q_g is verified: by quadrature, or by islands that agree within
+            Monte-Carlo error among themselves and with the run's own cloud after further moves, and
+            by a search that found no mass which they missed.
+        primal: L of the measure, with `primal_error`.
+        dual: the number below min L with which it is compared, with `dual_error`: D(g), or D(0).
         log_partition: log Z_g, with `log_partition_error` and the `method` that gave it.
         reason: why the bound is not verified; empty if it is.
         islands: the number of independent clouds; none are needed where quadrature applies.
         particles: the number of particles in each island.
         pulls: gradient passes over all particles of the islands.
+        measure: what the bound is about: "gibbs" for q_g, "mixture" for `solution.measure`.
+        lower_bound: "dual" for D(g), or "zero dual" for D(0), the value of no loss and of the
+            prior, which is known exactly: no cloud has to agree with another.
+        gibbs_bound: gap + 2 gap_error, the bound of q_g, whatever the measure; NaN in old files.
+        best_constant: the loss of the best constant moments; NaN if no constant is best, as for
+            densities, and in old files.
     """
 
     gap: float
@@ -46,13 +55,40 @@ class Certificate:
     islands: int
     particles: int
     pulls: int
+    measure: str = "gibbs"
+    lower_bound: str = "dual"
+    gibbs_bound: float = float("nan")
+    best_constant: float = float("nan")
+
+    @property
+    def verified(self) -> bool:
+        """Whether the bound holds: a mixture has one only if what it leans on is verified."""
+        return self.mixed or self.measure == "mixture"
+
+    @property
+    def relative_bound(self) -> float:
+        """The bound, divided by the loss of the best constant."""
+        constant = self.best_constant
+        return self.bound / constant if constant > 0 else float("nan")
+
+    @property
+    def certified(self) -> bool:
+        """Whether the bound is verified and says something: it is below the best constant's loss.
+
+        Where no constant is best, it must be below one: a nat of log-density per row.
+        """
+        constant = 1.0 if isnan(self.best_constant) else self.best_constant
+        return self.verified and self.bound < constant
 
     @property
     def verdict(self) -> str:
         """The verdict in one line."""
-        judged = "the clouds agree" if self.islands else "by quadrature"
-        trust = judged if self.mixed else f"not verified: {self.reason}"
-        return f"at most {self.bound:.3g} above the global optimum ({trust})"
+        trust = "the clouds agree" if self.islands else "by quadrature"
+        if self.measure == "mixture":
+            trust = f"an explicit mixture, against the {self.lower_bound}"
+        trust = trust if self.verified else f"not verified: {self.reason}"
+        little = "; says little" if self.verified and not self.certified else ""
+        return f"at most {self.bound:.3g} above the global optimum ({trust}{little})"
 
     def __repr__(self) -> str:
         source = "by quadrature"

@@ -34,6 +34,7 @@ from ..runs.solution import Solution
 from .adversary import missed_mass
 from .certificate import Certificate
 from .evidence import Agreement, Evidence, gather, own_cloud
+from .mixture_bound import smaller_bound
 from .partition import REPLICATES, log_partition, quadrature_applies
 
 SIZE, BUDGET = 500, 200
@@ -84,7 +85,8 @@ def certify(
         approach = solution.path if path is None else _checked_path(solution, path)
         dual = Dual.of(problem, solution.dual, solution.moments, approach)
         own = own_cloud(solution.particles, solution.weights)
-        return certify_dual(problem, dual, own, seed=seed, size=size, budget=budget)
+        gibbs = certify_dual(problem, dual, own, seed=seed, size=size, budget=budget)
+    return smaller_bound(solution, gibbs, seed=seed)
 
 
 def _checked_path(solution: Solution, path: object) -> Array:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from ..base.arguments import invalid, one_of, seed_number, whole
 from ..base.compilation import traced
-from ..measures.calibration import calibrated_weights
+from ..measures.calibration import prediction_weights
 from ..measures.cloud import SeenCloud
 from ..measures.gibbs import Gibbs
 from ..problems.features.base import Moments, Particles
@@ -69,7 +69,7 @@ def compress(solution: Solution, size: int, method: str = "herding", *, seed: in
     seed = seed_number("compress", seed)
     with problem.precision():
         kept = solution.particles[np.asarray(choose(solution, size, seed))]
-        weights = calibrated_weights(problem, kept, solution.moments)
+        weights, _ = prediction_weights(problem, kept, solution.moments)
         error, chance = _errors(
             traced(problem), solution.particles, solution.weights, kept, weights
         )

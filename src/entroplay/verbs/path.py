@@ -136,7 +136,7 @@ class TemperaturePath(Sequence[Solution]):
                 line += " too optimistic" if rows.too_optimistic else ""
             if self.certificates:
                 certificate = self.certificates[i]
-                unverified = "" if certificate.mixed else "  not verified"
+                unverified = "" if certificate.verified else "  not verified"
                 line += f"  {certificate.bound:>11.2g}{unverified}"
             lines.append(line)
         if self.status == Reason.TOO_COLD:

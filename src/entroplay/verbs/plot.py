@@ -114,7 +114,7 @@ def certified(
         bounds = [certificate.bound for _, certificate in points]
         left.plot([x for x, _ in points], bounds, color=colour, lw=1.5, label=label)
         for x, certificate in points:
-            filling = colour if certificate.mixed else "white"
+            filling = colour if certificate.verified else "white"
             left.plot(x, certificate.bound, "o", color=colour, mfc=filling, ms=6)
         right.plot(history[against], history["loss_moments"], color=colour, label=label)
     left.set(xlabel=against, ylabel="certified distance to the optimum", xscale="log", yscale="log")

@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..base.arguments import flag, invalid, per_row, positive, seed_number, whole
 from ..base.compilation import traced
-from ..measures.calibration import calibrated_weights
+from ..measures.calibration import prediction_weights
 from ..methods.smc import bridge
 from ..methods.solvers import NewtonEFP, Solver
 from ..methods.solvers.base import Start
@@ -162,7 +162,9 @@ def solution_of(loop: Loop, status: Status, seed: int, *, calibrate: bool) -> So
         path = np.zeros((0, *problem.features.shape), problem.dtype)
     with problem.precision():
         if calibrate:
-            weights = calibrated_weights(problem, state.particles, state.moments)
+            weights, complaint = prediction_weights(problem, state.particles, state.moments)
+            if complaint:
+                status = Status(status.reason, f"{status.message} {complaint}")
         else:
             weights = jnp.full(m, 1 / m, problem.dtype)
         return Solution(

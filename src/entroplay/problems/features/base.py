@@ -17,16 +17,20 @@ of particles and rows. A map that knows faster operations overrides them.
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...base.arguments import invalid, real_array
 from ...base.compilation import traced
 from .tiles import gram_of_tiles, sum_over_particles, sum_over_rows
+
+if TYPE_CHECKING:
+    from .smoothed import SmoothedMap
 
 Particles = Float[Array, "m d"]
 Moments = Float[Array, "n *k"]
@@ -87,6 +91,17 @@ class FeatureMap(eqx.Module):
     def bounds(self) -> tuple[float, float]:
         """An interval that contains every value of h; infinite where h is unbounded."""
         return (-np.inf, np.inf)
+
+    def smoothed(self, key: PRNGKeyArray) -> SmoothedMap:
+        """The map of the means of h over N(theta, diag(s^2)), whose particles are (theta, s).
+
+        Exact for the maps of this library that have a closed form; by draws, which `key` decides,
+        for all others.
+        """
+        # Imported here because smoothed maps are feature maps.
+        from .smoothed import smoothed
+
+        return smoothed(self, key)
 
     def average(self, particles: Particles, weights: Float[Array, "m"] | None = None) -> Moments:
         """sum_r weights_r h(theta_r), by default the mean over the particles."""

@@ -10,6 +10,7 @@ A loss acts on `moments` of shape (n,) or (n, k), row by row, and offers
 * `extrapolate(z, step)` and `retract(z, step)`: z + step, kept inside the domain; the second is
   for the steps of an iteration, which should not be too long;
 * `proximal(point, strength)`: the z_i that minimise strength_i loss_i(z) + |z - point_i|^2 / 2;
+* `infimum(like, bounds)`: numbers below loss_i for all moments between the bounds, shape (n,);
 * `bregman(p, z)`: loss_i(p_i) - loss_i(z_i) - <slope(z)_i, p_i - z_i>, shape (n,), computed
   without cancellation by the losses of this library;
 * `domain(z)` and `dual_domain(g)`: the rows at which value and conjugate are finite.
@@ -89,6 +90,16 @@ class Loss(eqx.Module):
         from .derived import newton_conjugate
 
         return newton_conjugate(self, dual)
+
+    def infimum(self, like: Moments, bounds: tuple[float, float]) -> Rows:
+        """A number below loss_i for all moments between the bounds, row by row.
+
+        It is -conj_i(0) for losses that have their own conjugate. The derived conjugate may stop
+        short of the supremum, so that other losses have no such number: minus infinity.
+        """
+        if type(self).conjugate is Loss.conjugate:
+            return jnp.full(like.shape[0], -jnp.inf, like.dtype)
+        return -self.conjugate(jnp.zeros_like(like))
 
     def bregman(self, moments: Moments, anchor: Moments) -> Rows:
         """loss_i(p_i) - loss_i(z_i) - <loss_i'(z_i), p_i - z_i> >= 0.

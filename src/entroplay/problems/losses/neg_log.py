@@ -30,6 +30,10 @@ class NegLog(Loss):
         inside = self.dual_domain(dual)
         return jnp.where(inside, -1 - jnp.log(jnp.where(inside, -dual, 1)), jnp.inf)
 
+    def infimum(self, like: Rows, bounds: tuple[float, float]) -> Rows:
+        # No density exceeds the kernel's height.
+        return jnp.full_like(like, -jnp.log(bounds[1]))
+
     def bregman(self, moments: Rows, anchor: Rows) -> Rows:
         # r - log(1 + r) with r = p / z - 1. log1p keeps the digits of a ratio p / z near one, log
         # those of a ratio near zero.
