@@ -46,15 +46,22 @@ Table = tuple[np.ndarray, np.ndarray]
 
 def wine_alcohol() -> Table:
     """The alcohol of a wine from its twelve other measurements (178 rows)."""
-    X = load_wine().data
+    X, _ = load_wine(return_X_y=True)
+    X = np.asarray(X)
     return X[:, 1:], X[:, 0]
+
+
+def diabetes() -> Table:
+    """The progression of a disease from ten measurements (442 rows)."""
+    X, y = load_diabetes(return_X_y=True)
+    return np.asarray(X), np.asarray(y)
 
 
 TABLES: dict[str, Callable[[], Table]] = {
     "friedman1": lambda: make_friedman1(ROWS, noise=0.0, random_state=0),
     "friedman2": lambda: make_friedman2(ROWS, noise=0.0, random_state=0),
     "friedman3": lambda: make_friedman3(ROWS, noise=0.0, random_state=0),
-    "diabetes": lambda: load_diabetes(return_X_y=True),
+    "diabetes": diabetes,
     "wine, alcohol": wine_alcohol,
 }
 
@@ -81,6 +88,7 @@ def network(X: np.ndarray, y: np.ndarray, train: np.ndarray) -> dict[str, float]
             errors = np.sqrt(((moments - y)[:, test] ** 2).mean(axis=1))
             losses = ((moments - y)[:, ~test] ** 2).mean(axis=1)
             best = score, errors, losses, path
+    assert best is not None
     _, errors, losses, path = best
     coldest = int(errors.argmin())
     return {
@@ -96,7 +104,7 @@ def network(X: np.ndarray, y: np.ndarray, train: np.ndarray) -> dict[str, float]
 
 def gaussian_process(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
     """A Gaussian process with a length per input, the noise fitted too."""
-    kernel = ConstantKernel(1.0, (1e-3, 1e5)) * RBF(np.ones(X.shape[1]), (1e-2, 1e5))
+    kernel = ConstantKernel(1.0, (1e-3, 1e5)) * RBF([1.0] * X.shape[1], (1e-2, 1e5))
     model = GaussianProcessRegressor(
         kernel + WhiteKernel(1e-2, (1e-8, 10)), n_restarts_optimizer=1, random_state=0
     )

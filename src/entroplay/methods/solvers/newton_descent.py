@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,7 @@ from ...measures.newton_system import newton_system
 from ...measures.weights import effective_sample_size, largest_step
 from ...problems.features.base import Moments
 from ...problems.problem import FiniteSum
-
-if TYPE_CHECKING:
-    from .newton_efp import NewtonEFPState
+from .newton_state import NewtonEFPState
 
 SHARE, CAREFUL = 0.35, 1.35
 """Effective share of the cloud that must be left after a step to a lower temperature. It is more,

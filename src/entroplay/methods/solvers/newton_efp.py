@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...base.compilation import traced
 from ...base.registry import storable
@@ -15,7 +16,7 @@ from ...measures.cloud import SeenCloud
 from ...measures.gap import bregman_gap, rowwise_square, sampling_bias
 from ...measures.gibbs import Gibbs
 from ...measures.weights import systematic, systematic_at
-from ...problems.features.base import Moments, Particles
+from ...problems.features.base import Moments
 from ...problems.problem import FiniteSum
 from ..samplers import MALA, Sampler, sampler_or_default
 from .base import Info, Solver, Start
@@ -23,12 +24,14 @@ from .newton_descent import (
     SHARE,
     TROUBLES,
     Answer,
+    Descent,
     Moved,
     descend,
     mean_direction,
     not_worse,
     trusted,
 )
+from .newton_state import Kept, NewtonColumns, NewtonEFPState
 
 FLOOR, RESTART = 1.5, 8.0
 """Bounds of the squared residual, as multiples of its sampling noise. Below FLOOR the running mean
@@ -36,62 +39,9 @@ grows longer; above RESTART it starts again. In between it keeps its length: a r
 out says that the moments are not right yet."""
 WELL = 6.0
 """Particles per effective degree of freedom with which the dual is well determined."""
-PATIENCE = 3
-"""Successive iterations without a lower temperature after which the cloud is too small for one."""
-
-
-class NewtonColumns(NamedTuple):
-    """Columns that only this solver adds to the history.
-
-    All but `beta` are about the temperature at which the iteration began.
-    """
-
-    temperature: Float[Array, ""]
-    """The problem's temperature divided by beta; infinite at the prior."""
-    beta: Float[Array, ""]
-    """Fraction of the loss that was turned on at the end of the iteration."""
-    d_eff: Float[Array, ""]
-    """Effective number of degrees of freedom."""
-    effective_sample_size: Float[Array, ""]
-    """Effective share of the particles after the dual was solved on them."""
-    inner_steps: Float[Array, ""]
-    """Newton steps of all solves of the iteration."""
-    leave_one_out: Float[Array, ""]
-    """The loss at the moments that rows would have without themselves."""
-    residual_over_floor: Float[Array, ""]
-    """The squared residual P - H, divided by its expectation under sampling noise alone."""
-
-
-class Kept(NamedTuple):
-    """The last answer that was confirmed by a solve on its own moved particles."""
-
-    particles: Particles
-    moments: Moments
-    beta: Float[Array, ""]
-    loss: Float[Array, ""]
-
-
-class NewtonEFPState(eqx.Module):
-    """Particles ~ q_{beta loss'(H)}."""
-
-    particles: Particles
-    moments: Moments
-    beta: Float[Array, ""]
-    averaged: Float[Array, ""]
-    """Number of iterations in the running mean: 1 until the noise floor is reached."""
-    first_try: Int[Array, ""]
-    """The first of SHORTENINGS that is tried: one before the last one that succeeded."""
-    stuck: Int[Array, ""]
-    """Successive iterations that failed: no lower temperature was reached, or the answer was not
-    confirmed."""
-    trouble: Int[Array, ""]
-    """Why the last iteration failed, see `TROUBLES`."""
-    kept: Kept
-    d_eff: Float[Array, ""]
-    """Effective number of degrees of freedom, as the last solve had it."""
-    most: Int[Array, ""]
-    """Number of particles up to which the cloud may grow."""
-    sampler: Any
+PATIENCE, FIRST_PATIENCE = 3, 15
+"""Successive iterations without a lower temperature after which the cloud is too small for one; and
+those allowed before the first answer is confirmed, after a start from elsewhere."""
 
 
 @storable
@@ -157,27 +107,20 @@ class NewtonEFP(Solver):
         excess = problem.weights @ square / floor
         averaged = _averaged(state, excess)
 
-        # The answer at the present temperature, and the way to a lower one. Where the temperature
-        # stays, there is a step of the running mean instead.
+        # The answer at the present temperature, and the way to a lower one. An answer that is not
+        # confirmed is given up for the last one that was.
         way = descend(problem, cloud, state, potential, floor)
-        here, lower = way.here, way.lower
-
-        def stay() -> Moved:
-            direction = mean_direction(problem, cloud, state, here, averaged)
-            return trusted(problem, cloud, state, direction, potential, 1 / averaged)
-
-        goal = jax.lax.cond(
-            way.found, lambda: Moved(lower.moments, lower.beta, lower.log_weights), stay
-        )
-        # An answer that is not confirmed is given up for the last one that was.
-        confirmed = (here.trouble(SHARE) == 0) & not_worse(problem, here, state.kept.loss)
-        kept = _keep(state, here, averaged, confirmed)
+        confirmed = _confirmed(problem, state, way.here)
+        kept = _keep(state, way.here, averaged, confirmed)
+        going_on = confirmed | jnp.isinf(state.kept.loss)
+        goal = _goal(problem, cloud, state, way, potential, averaged)
 
         # Re-weighted, resampled and moved, the cloud follows the new Gibbs measure.
         chosen = systematic(resample_key, goal.log_weights)
-        before = (state.particles[chosen], goal.moments, goal.beta)
         before, moments, beta = jax.tree.map(
-            lambda new, old: jnp.where(confirmed, new, old), before, kept[:3]
+            lambda new, old: jnp.where(going_on, new, old),
+            (state.particles[chosen], goal.moments, goal.beta),
+            kept[:3],
         )
         gibbs = Gibbs(problem, beta * problem.slope(moments))
         particles, sampler, moved = self.sampler.run(
@@ -190,35 +133,22 @@ class NewtonEFP(Solver):
         info = Info.of(
             problem,
             # A running mean is better than its last contribution.
-            jnp.where(averaged > 1, state.moments, here.moments),
+            jnp.where(averaged > 1, state.moments, way.here.moments),
             mean,
             gap=jnp.where(state.beta < 1, jnp.nan, gap),
             passes=moved.pulls + 1 + cloud.passes_per_product * (1 + 2 * way.products),
-            extra=NewtonColumns(
-                temperature=problem.temperature / state.beta,
-                beta=beta,
-                d_eff=here.d_eff,
-                effective_sample_size=here.share,
-                inner_steps=way.steps.astype(problem.dtype),
-                leave_one_out=way.left_out,
-                residual_over_floor=excess,
-            ),
+            extra=_columns(problem, state, way, beta, excess),
             **moved._asdict(),
         )
-        failed = ~confirmed | ((state.beta < 1) & ~way.found)
-        trouble = jnp.where(confirmed, lower.trouble(SHARE), here.trouble(SHARE))
         state = NewtonEFPState(
             particles,
             moments,
             beta,
             jnp.where(confirmed, averaged, 1),
-            first_try=jnp.where(way.found, jnp.maximum(state.first_try + way.tried - 3, 0), 0),
-            stuck=jnp.where(failed, state.stuck + 1, 0),
-            trouble=jnp.where(failed, jnp.maximum(trouble, 1), 0),
             kept=kept,
-            d_eff=jnp.maximum(here.d_eff, lower.d_eff),
             most=state.most,
             sampler=sampler,
+            **_progress(state, way, confirmed),
         )
         return state, info
 
@@ -230,7 +160,9 @@ class NewtonEFP(Solver):
 
     def waits(self, state: NewtonEFPState) -> Array:
         m = state.particles.shape[0]
-        return (state.stuck >= PATIENCE) | ((WELL * state.d_eff > m) & (m < state.most))
+        never = jnp.isinf(state.kept.loss)
+        stuck = state.stuck >= jnp.where(never, FIRST_PATIENCE, PATIENCE)
+        return stuck | ((WELL * state.d_eff > m) & (m < state.most))
 
     def resumed(
         self, problem: FiniteSum, key: PRNGKeyArray, state: NewtonEFPState
@@ -242,16 +174,70 @@ class NewtonEFP(Solver):
             size = min(max(2, int(WELL * d_eff / m) + 1) * m, int(state.most))
             return _grown(traced(problem), traced(self.sampler), key, state, size), None
         kept = state.kept
-        parts = (kept.particles, kept.moments, kept.beta)
-        state = eqx.tree_at(lambda s: (s.particles, s.moments, s.beta), state, parts)
         reached = problem.temperature / max(float(kept.beta), 1e-30)
         answer = f"the answer is that of temperature {reached:.3g}, not {problem.temperature:.3g}"
         if float(kept.beta) == 1:
             answer = "the answer is that of an earlier iteration, which later ones did not confirm"
+        if np.isinf(float(kept.loss)):
+            answer = "no iteration confirmed the answer"
+        else:
+            parts = (kept.particles, kept.moments, kept.beta)
+            state = eqx.tree_at(lambda s: (s.particles, s.moments, s.beta), state, parts)
         return state, (
             f"{answer}: with {m} particles and about {d_eff:.0f} effective degrees of freedom, "
             f"{TROUBLES[int(state.trouble)]}."
         )
+
+
+def _confirmed(problem: FiniteSum, state: NewtonEFPState, here: Answer) -> Array:
+    """Whether a solve on moved particles agrees with the one before, and is not worse."""
+    return (here.trouble(SHARE) == 0) & not_worse(problem, here, state.kept.loss)
+
+
+def _goal(
+    problem: FiniteSum,
+    cloud: SeenCloud,
+    state: NewtonEFPState,
+    way: Descent,
+    potential: Float[Array, "m"],
+    averaged: Array,
+) -> Moved:
+    """The lower temperature that was found or, where there is none, a step of the running mean."""
+
+    def stay() -> Moved:
+        direction = mean_direction(problem, cloud, state, way.here, averaged)
+        return trusted(problem, cloud, state, direction, potential, 1 / averaged)
+
+    def lower() -> Moved:
+        return Moved(way.lower.moments, way.lower.beta, way.lower.log_weights)
+
+    return jax.lax.cond(way.found, lower, stay)
+
+
+def _progress(state: NewtonEFPState, way: Descent, confirmed: Array) -> dict[str, Array]:
+    """The parts of the next state that say how the search for lower temperatures goes."""
+    failed = ~confirmed | ((state.beta < 1) & ~way.found)
+    trouble = jnp.where(confirmed, way.lower.trouble(SHARE), way.here.trouble(SHARE))
+    return {
+        "first_try": jnp.where(way.found, jnp.maximum(state.first_try + way.tried - 3, 0), 0),
+        "stuck": jnp.where(failed, state.stuck + 1, 0),
+        "trouble": jnp.where(failed, jnp.maximum(trouble, 1), 0),
+        "d_eff": jnp.maximum(way.here.d_eff, way.lower.d_eff),
+    }
+
+
+def _columns(
+    problem: FiniteSum, state: NewtonEFPState, way: Descent, beta: Array, excess: Array
+) -> NewtonColumns:
+    return NewtonColumns(
+        temperature=problem.temperature / state.beta,
+        beta=beta,
+        d_eff=way.here.d_eff,
+        effective_sample_size=way.here.share,
+        inner_steps=way.steps.astype(problem.dtype),
+        leave_one_out=way.left_out,
+        residual_over_floor=excess,
+    )
 
 
 def _keep(state: NewtonEFPState, here: Answer, averaged: Array, confirmed: Array) -> Kept:
