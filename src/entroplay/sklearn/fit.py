@@ -17,7 +17,7 @@ from ..problems.features.base import FeatureMap, Particles
 from ..problems.losses.base import Loss
 from ..problems.problem import FiniteSum
 from ..runs.history import joined
-from ..runs.observers import LastClouds
+from ..runs.observers import PATH, LastClouds
 from ..runs.solution import Solution
 from ..verbs.certificate import Certificate
 from ..verbs.certify import certify
@@ -199,4 +199,6 @@ def _without_detours(trained: Trained) -> np.ndarray:
     of its time on edges of hardly any length. A full path drops vectors whose neighbours are close,
     which is after the rise: its first entries are those of the rise.
     """
-    return np.asarray(trained.solution.path)[: trained.rising + 1]
+    path = np.asarray(trained.solution.path)[: trained.rising + 1]
+    # Zeros stand for the prior. With one length for all paths, checks compile once.
+    return np.concatenate([np.zeros((PATH - len(path), *path.shape[1:]), path.dtype), path])

@@ -7,7 +7,6 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...base.compilation import traced
@@ -84,7 +83,7 @@ class NewtonEFP(Solver):
             first_try=zero,
             stuck=zero,
             trouble=zero,
-            kept=Kept(start.particles, start.moments, beta, one * jnp.inf),
+            kept=Kept(start.particles, start.moments, beta, one * jnp.finfo(problem.dtype).max),
             d_eff=0 * one,
             most=jnp.asarray(start.most, jnp.int32),
             sampler=self.sampler.init(problem),
@@ -112,7 +111,7 @@ class NewtonEFP(Solver):
         way = descend(problem, cloud, state, potential, floor)
         confirmed = _confirmed(problem, state, way.here)
         kept = _keep(state, way.here, averaged, confirmed)
-        going_on = confirmed | jnp.isinf(state.kept.loss)
+        going_on = confirmed | state.kept.never
         goal = _goal(problem, cloud, state, way, potential, averaged)
 
         # Re-weighted, resampled and moved, the cloud follows the new Gibbs measure.
@@ -160,8 +159,8 @@ class NewtonEFP(Solver):
 
     def waits(self, state: NewtonEFPState) -> Array:
         m = state.particles.shape[0]
-        never = jnp.isinf(state.kept.loss)
-        stuck = state.stuck >= jnp.where(never, FIRST_PATIENCE, PATIENCE)
+        patience = jnp.where(state.kept.never, FIRST_PATIENCE, PATIENCE)
+        stuck = state.stuck >= patience
         return stuck | ((WELL * state.d_eff > m) & (m < state.most))
 
     def resumed(
@@ -178,7 +177,7 @@ class NewtonEFP(Solver):
         answer = f"the answer is that of temperature {reached:.3g}, not {problem.temperature:.3g}"
         if float(kept.beta) == 1:
             answer = "the answer is that of an earlier iteration, which later ones did not confirm"
-        if np.isinf(float(kept.loss)):
+        if bool(kept.never):
             answer = "no iteration confirmed the answer"
         else:
             parts = (kept.particles, kept.moments, kept.beta)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ...problems.features.base import Moments, Particles
@@ -39,6 +40,12 @@ class Kept(NamedTuple):
     moments: Moments
     beta: Float[Array, ""]
     loss: Float[Array, ""]
+    """The loss at the moments; the largest finite number if no answer has been confirmed yet."""
+
+    @property
+    def never(self) -> Array:
+        """Whether no answer has been confirmed yet."""
+        return self.loss >= jnp.finfo(self.loss.dtype).max
 
 
 class NewtonEFPState(eqx.Module):
