@@ -22,6 +22,7 @@ around draws of q_g.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 
 import equinox as eqx
 import jax
@@ -33,7 +34,7 @@ from ..base.compilation import compiled, traced
 from ..problems.features.base import Moments, Particles
 from ..problems.features.smoothed import SmoothedMap
 from ..problems.problem import FiniteSum
-from .cloud import SeenCloud
+from .cloud import KEPT_ELEMENTS, SeenCloud
 from .cloud_dual import maximise_on_cloud
 from .mixture import STREAM, Mixture, in_double
 
@@ -47,6 +48,8 @@ STEPS, DAMPING = 10, 0.3
 Components that settle completely gather at few places, and no weights of these reproduce the
 moments any more: for a network and temperatures from 3e-2 to 3e-5, the objective is lowest after
 8 to 12 steps."""
+NARROWER = (0.2, 0.05, 0.02, 0.01, 0.003)
+"""Deviations of components that keep the run's weights, relative to the prior's."""
 WIDEST = 2.0
 """Maximum deviation of a component, relative to the prior's: where U is concave, the precision
 may be negative."""
@@ -61,26 +64,46 @@ DOUBLE = 1024
 single precision the moments that they reproduce are off by what rounding makes of 1 / T."""
 
 
+class Base(Enum):
+    """Where the weights of the components come from."""
+
+    EVEN = "the dual solve, from base weights that are even for draws of q_g"
+    UNEVEN = "the dual solve, from those that bound the objective"
+    GIVEN = "the run: its own weights, without negative ones"
+
+
 def fit_mixture(
-    problem: FiniteSum, particles: Particles, dual: Moments, moments: Moments, *, seed: int = 0
+    problem: FiniteSum,
+    particles: Particles,
+    dual: Moments,
+    moments: Moments,
+    weights: Float[Array, "m"] | None = None,
+    *,
+    seed: int = 0,
 ) -> Mixture:
     """The best mixture around particles that are roughly draws of q_g, g = `dual`.
 
     Candidates are compared by their objectives' upper limits, with draws that `seed` decides.
+    `weights` are the run's own, by default equal.
     """
     key = jax.random.fold_in(jax.random.key(seed), STREAM)
     rng = np.random.default_rng([STREAM, seed, 3])
-    cloud = np.asarray(particles)
+    cloud, own = np.asarray(particles), np.ones(len(particles))
+    if weights is not None and np.asarray(weights).max() > 0:
+        own = np.maximum(np.asarray(weights, np.float64), 0)
     if len(cloud) > COMPONENTS:
-        cloud = cloud[rng.permutation(len(cloud))[:COMPONENTS]]
+        chosen = rng.permutation(len(cloud))[:COMPONENTS]
+        cloud, own = cloud[chosen], own[chosen]
     found: list[tuple[float, Mixture]] = []
     with problem.precision():
         features = problem.features.smoothed(key)
         smooth = traced(eqx.tree_at(lambda p: p.features, problem, features))
-        few = len(cloud) * moments.size**2 <= CHEAP
-        for components, even in _candidates(smooth, jnp.asarray(cloud), dual, few):
-            weights = _weights(smooth, components, dual, moments, even, rng)
-            mixture = Mixture.of(features, components, weights)
+        for components, base in _candidates(smooth, jnp.asarray(cloud), dual):
+            if base is Base.GIVEN:
+                p = own if own.sum() > 0 else np.ones(len(own))
+            else:
+                p = _weights(smooth, components, dual, moments, base, rng)
+            mixture = Mixture.of(features, components, p)
             objective = mixture.objective(problem, seed=seed, draws=SELECTION_DRAWS)
             found.append((objective.upper, mixture))
     # The first of equals: infinite ones are equal, too.
@@ -88,22 +111,29 @@ def fit_mixture(
 
 
 def _candidates(
-    smooth: FiniteSum, cloud: Particles, dual: Moments, few: bool
-) -> Iterator[tuple[Float[Array, "m dd"], bool]]:
-    """Components, and whether their base weights are even."""
+    smooth: FiniteSum, cloud: Particles, dual: Moments
+) -> Iterator[tuple[Float[Array, "m dd"], Base]]:
+    """Components, and where their weights come from."""
     deviation = jnp.broadcast_to(smooth.prior_deviation, cloud.shape)
     narrow = jnp.concatenate([cloud, NARROW * deviation], axis=1)
+    m, (n, *channels) = len(cloud), smooth.features.shape
+    if not smooth.features.keeps_values or m * n > KEPT_ELEMENTS:
+        # Every product of a dual solve would cost a pass over all draws of all components. The
+        # run's weights reproduce its moments if the components are narrow.
+        for factor in NARROWER:
+            yield jnp.concatenate([cloud, factor * deviation], axis=1), Base.GIVEN
+        return
     early = settle(smooth, narrow, dual, jnp.asarray(STEPS // 3))
     late = settle(smooth, early, dual, jnp.asarray(STEPS - STEPS // 3))
     # The prior is a component, too: it reaches rows that the run's cloud has left.
     prior = jnp.concatenate([jnp.zeros_like(cloud[:1]), deviation[:1]], axis=1)
-    yield jnp.concatenate([late, prior]), True
+    yield jnp.concatenate([late, prior]), Base.EVEN
     # Many components in few dimensions overlap: narrow ones then follow q_g closely.
-    yield jnp.concatenate([narrow, prior]), True
-    yield prior, True
-    if few:
-        yield jnp.concatenate([late, prior]), False
-        yield jnp.concatenate([early, prior]), False
+    yield jnp.concatenate([narrow, prior]), Base.EVEN
+    yield prior, Base.EVEN
+    if m * (n * int(np.prod(channels))) ** 2 <= CHEAP:
+        yield jnp.concatenate([late, prior]), Base.UNEVEN
+        yield jnp.concatenate([early, prior]), Base.UNEVEN
 
 
 @compiled
@@ -138,11 +168,11 @@ def _weights(
     components: Float[Array, "m dd"],
     dual: Moments,
     moments: Moments,
-    even: bool,
+    start: Base,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "m"]:
     """The weights with the lowest objective to which the dual solve leads; else equal ones."""
-    base = None if even else _uneven_base(smooth, components, rng)
+    base = None if start is Base.EVEN else _uneven_base(smooth, components, rng)
     parts = (smooth, components, dual, moments, base)
     features = smooth.features
     assert isinstance(features, SmoothedMap)

@@ -125,7 +125,8 @@ class Solution(eqx.Module):
         objective: `solution.measure.objective(solution.problem)`. Computed when first asked for.
         """
         self.problem.needs_rows("measure")
-        return fit_mixture(self.problem, self.particles, self.dual, self.moments, seed=self.seed)
+        parts = (self.problem, self.particles, self.dual, self.moments, self.weights)
+        return fit_mixture(*parts, seed=self.seed)
 
     def predict(self, X: object) -> Array:
         """The weighted mean of h over the particles, at new rows: (rows,) or (rows, k)."""
