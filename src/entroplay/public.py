@@ -17,6 +17,7 @@ from .problems.datasets import teacher as teacher
 from .measures.gibbs import Gibbs as Gibbs
 from .measures.entropy import knn_entropy as knn_entropy
 from .measures.entropy import objective as objective
+from .measures.mixture import Mixture as Mixture
 
 # Methods: how a cloud of particles moves.
 from .methods import samplers as _samplers
