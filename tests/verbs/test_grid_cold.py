@@ -106,7 +106,7 @@ def verdict(p, *, own_optimum):
     return value_error, moments_error
 
 
-@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_oracle_is_right_or_refuses(d):
     answers = [verdict(random_problem(d, i), own_optimum=d == 1 and i == 4) for i in QUICK[d]]
     assert sum(a is None for a in answers) <= 1

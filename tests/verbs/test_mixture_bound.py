@@ -36,7 +36,7 @@ def check(problem, seed, iterations):
     return certificate
 
 
-@pytest.mark.parametrize("make", [squared, negative_log])
+@pytest.mark.parametrize("make", [squared, pytest.param(negative_log, marks=pytest.mark.slow)])
 def test_known_answers(make):
     for temperature in (0.1, 1e-4):
         check(make(temperature=temperature, l2=temperature), seed=1, iterations=12)
@@ -127,6 +127,7 @@ def cold_problem(temperature=1e-4):
     return ep.FiniteSum(features, loss, temperature=temperature, l2=temperature / 2)
 
 
+@pytest.mark.slow
 def test_the_cold_is_certified_by_a_mixture():
     problem = cold_problem()
     solution = ep.solve(problem, particles=600, iterations=25)
@@ -145,6 +146,7 @@ def test_the_cold_is_certified_by_a_mixture():
     np.testing.assert_allclose(objective.moments, predicted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_above_its_temperature_is_bounded_honestly():
     """Sixty particles do not carry the path down; the bound is that of the problem as posed."""
     problem = cold_problem(1e-6)
