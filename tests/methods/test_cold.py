@@ -63,11 +63,9 @@ def never_worse(problem, y, particles, iterations, seed):
     "activation", ["relu", *(pytest.param(a, marks=pytest.mark.slow) for a in ACTIVATIONS[::2])]
 )
 def test_no_answer_is_worse_than_an_earlier_one(activation):
-    """Two problems for each activation; one shape, so that they share a program."""
     rng = np.random.default_rng(ACTIVATIONS.index(activation))
-    for seed in range(2):
-        problem, y, _ = random_problem(rng, activation, (256,), rows=40)
-        never_worse(problem, y, 256, iterations=30, seed=seed)
+    problem, y, _ = random_problem(rng, activation, (256,), rows=40)
+    never_worse(problem, y, 256, iterations=30, seed=0)
 
 
 @pytest.mark.slow

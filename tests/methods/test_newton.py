@@ -49,7 +49,14 @@ def dual_on_grid(problem, steps, monkeypatch):
 @pytest.mark.parametrize(
     "temperature", [1e-3, *(pytest.param(t, marks=pytest.mark.slow) for t in (1e-1, 1e-2))]
 )
-@pytest.mark.parametrize("make", [squared, logistic, cross_entropy, negative_log])
+@pytest.mark.parametrize(
+    "make",
+    [
+        negative_log,
+        cross_entropy,
+        *(pytest.param(m, marks=pytest.mark.slow) for m in (squared, logistic)),
+    ],
+)
 def test_quadratic_convergence_with_exact_expectations(make, temperature, monkeypatch):
     monkeypatch.setattr(newton_system, "CG_TOLERANCE", 1e-14)
     monkeypatch.setattr(newton_system, "JITTER", 0.0)

@@ -87,6 +87,7 @@ def lies(results):
     return found
 
 
+@pytest.mark.slow
 def test_a_verified_bound_is_not_below_the_truth():
     results = [judged(1, 0)]
     assert lies(results) == []
