@@ -104,13 +104,14 @@ def main(folder: Path) -> None:
             "density": "score_samples",
         }[name]
         expected[name] = np.asarray(getattr(estimator, predict)(X)).tolist()
-    ep.solve(
-        squared(),
-        solvers()["efp"],
-        **MOMENTS_FROM,
-        checkpoint=folder / "checkpoint.safetensors",
-        callback=stop_after(4),
-    )
+    for name, file in (("efp", "checkpoint"), ("naive_efp", "checkpoint_naive_efp")):
+        ep.solve(
+            squared(),
+            solvers()[name],
+            **MOMENTS_FROM,
+            checkpoint=folder / f"{file}.safetensors",
+            callback=stop_after(4),
+        )
     command(folder, expected)
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 

@@ -9,7 +9,7 @@ from scipy import stats
 import entroplay as ep
 from entroplay.measures.gibbs import Gibbs
 from entroplay.methods.samplers.population import jump, leap
-from entroplay.methods.samplers.walkers import Walkers
+from entroplay.methods.samplers.walkers import Walkers, move_noise
 
 
 @pytest.mark.parametrize(("move", "times"), [(jump, 400), (leap, 100)])
@@ -47,7 +47,9 @@ def test_jumps_and_leaps_leave_the_gibbs_measure_invariant_and_carry_between_mod
         return jax.lax.fori_loop(
             0,
             times,
-            lambda i, w: move(jax.random.fold_in(jax.random.key(0), i), gibbs, w, 1)[0],
+            lambda i, w: move(
+                move_noise(jax.random.fold_in(jax.random.key(0), i), start), gibbs, w, 1
+            )[0],
             walkers,
         )
 

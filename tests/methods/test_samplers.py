@@ -214,6 +214,6 @@ def test_noise_drawn_ahead_is_the_noise_drawn_when_needed(monkeypatch):
         sampler = make(steps=4, **fixed_step(make))
         ahead, _ = run(sampler, gibbs, start, 1)
         with monkeypatch.context() as patch:
-            patch.setattr("entroplay.methods.samplers.langevin.NOISE_ELEMENTS", 0)
+            patch.setattr("entroplay.methods.samplers.walkers.NOISE_ELEMENTS", 0)
             needed, _ = run(sampler, gibbs, start, 1)
         np.testing.assert_allclose(ahead, needed, rtol=1e-5, atol=1e-6)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..base.compilation import compiled
 from ..measures.gibbs import Gibbs
-from ..measures.weights import largest_step, systematic
+from ..measures.weights import largest_step, systematic_at
 from ..problems.features.base import Moments, Particles
 from ..problems.problem import FiniteSum
 from .samplers.langevin import StepAdaptation, first_step, metropolis_moves
@@ -103,15 +103,14 @@ def anneal(
         # Exactly one at the end, which s + ds might miss by rounding.
         s = jnp.where(ds >= 1 - s, jnp.ones_like(s), s + ds)
 
-        stage_key = jax.random.fold_in(key, count)
-        resample_keys = jax.random.split(jax.random.fold_in(stage_key, 0), b)
-        chosen = jax.vmap(systematic)(resample_keys, log_weights)
+        resample_key, move_key = jax.random.split(jax.random.fold_in(key, count))
+        offsets = jax.random.uniform(resample_key, (b,), log_weights.dtype)
+        chosen = jax.vmap(systematic_at)(offsets, log_weights)
         particles = jax.vmap(lambda p, i: p[i])(state.particles, chosen)
         # The mean weight of each island estimates the ratio of the two partition functions.
         log_sum = jax.nn.logsumexp(log_weights, axis=1)
         log_ratio = state.log_ratio + log_sum - jnp.log(jnp.asarray(m, slope.dtype))
         state = state._replace(particles=particles, log_ratio=log_ratio, stages=state.stages + 1)
-        move_key = jax.random.fold_in(stage_key, 1)
         return s, move_on(gibbs_at(s), move_key, state, steps=steps, jumps=jumps), count + 1
 
     # An edge of no length counts as walked.

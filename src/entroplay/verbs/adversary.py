@@ -90,19 +90,16 @@ def missed_mass(
 def _search(problem: FiniteSum, key: PRNGKeyArray, dual: Moments, seen: Particles) -> Places:
     """Descend from the clouds' deepest particles, and from everywhere else."""
     gibbs = Gibbs(problem, dual)
-    keys = jax.random.split(key, 6)
+    normal_key, uniform_key = jax.random.split(key)
     m, d = seen.shape
-
-    def some(key: PRNGKeyArray) -> Particles:
-        return seen[jax.random.randint(key, (STARTS,), 0, m)]
-
-    prior, wide = problem.prior(keys[0], STARTS), WIDER * problem.prior(keys[1], STARTS)
-    a, b, c = some(keys[2]), some(keys[3]), some(keys[4])
-    length = jax.random.uniform(keys[5], (STARTS, 1), seen.dtype, -BEYOND, BEYOND)
+    prior, wide = jnp.split(problem.prior(normal_key, 2 * STARTS), 2)
+    uniform = jax.random.uniform(uniform_key, (4, STARTS), seen.dtype)
+    a, b, c = seen[jnp.minimum((m * uniform[:3]).astype(jnp.int32), m - 1)]
+    length = BEYOND * (2 * uniform[3] - 1)[:, None]
     jumps, flipped = a + length * (b - c), length * a
     order = jnp.argsort(gibbs.energy(seen))
     own = seen[order[: min(STARTS, m)]]
-    starts = jnp.concatenate([own, prior, wide, jumps, flipped])
+    starts = jnp.concatenate([own, prior, WIDER * wide, jumps, flipped])
     ends, energies = _descend(gibbs, starts)
     count = own.shape[0]
     chosen = jnp.argsort(energies[count:])[:PLACES] + count

@@ -5,7 +5,6 @@ A cloud may consist of several `islands` of equal size that never use each other
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,14 +15,20 @@ from ...base.arguments import Schedule
 from ...measures.gibbs import Gibbs
 from ...problems.features.base import Particles
 from .population import LEAP_DIMENSIONS, jump, leap
-from .walkers import Walkers, metropolis, walkers_at
+from .walkers import (
+    COINS,
+    Noise,
+    Walkers,
+    drawn_by_step,
+    metropolis,
+    move_noise,
+    walkers_at,
+)
 
 OPTIMAL_ACCEPTANCE = 0.574
 """Acceptance rate at which MALA mixes fastest in high dimension (Roberts and Rosenthal 1998)."""
 OPTIMAL_SCALE = 1.65
 """Standard deviation of MALA's best proposal in units of the target's, times d^{1/6}."""
-NOISE_ELEMENTS = 2**21
-"""Maximum number of random numbers that are drawn ahead of their use."""
 GAIN_EXPONENT, LEAST_GAIN, GAIN_SCALE = 0.6, 0.1, 2
 """At the k-th adaptation the log step moves by GAIN_SCALE * max(k^-GAIN_EXPONENT, LEAST_GAIN) times
 the excess of the acceptance. The lower bound lets the step follow a target that keeps moving."""
@@ -60,23 +65,6 @@ def shorter_steps(owner: str, step_size: float | Schedule) -> str:
     )
 
 
-def step_noise(key: PRNGKeyArray, steps: int, particles: Particles) -> Callable[[Array], Particles]:
-    """A function that returns standard normal noise for each step.
-
-    While the noise of all steps is small, it is drawn at once, which halves its cost. Otherwise it
-    is drawn when it is needed. The numbers are the same either way.
-    """
-
-    # A key per step, not one for the whole table: the table's length does not change the numbers.
-    def draw(s: Array) -> Particles:
-        return jax.random.normal(jax.random.fold_in(key, s), particles.shape, particles.dtype)
-
-    if steps * particles.size > NOISE_ELEMENTS:
-        return draw
-    table = jax.vmap(draw)(jnp.arange(steps))
-    return lambda s: table[s]
-
-
 def log_acceptance(
     theta: Walkers, proposal: Walkers, eta: Array, temperature: Any
 ) -> Float[Array, "m"]:
@@ -93,12 +81,13 @@ def log_acceptance(
 
 
 def mala_step(
-    key: PRNGKeyArray, noise: Particles, gibbs: Gibbs, walkers: Walkers, eta: Array
+    noise: Noise, gibbs: Gibbs, walkers: Walkers, eta: Array
 ) -> tuple[Walkers, Float[Array, ""]]:
     """One Metropolis-adjusted Langevin step of every particle, and the mean acceptance."""
-    proposal = langevin(noise, walkers.particles, walkers.gradient, eta, gibbs.temperature)
+    proposal = langevin(noise.normal, walkers.particles, walkers.gradient, eta, gibbs.temperature)
     there = walkers_at(gibbs, proposal)
-    return metropolis(key, walkers, there, log_acceptance(walkers, there, eta, gibbs.temperature))
+    log_alpha = log_acceptance(walkers, there, eta, gibbs.temperature)
+    return metropolis(noise.coins[:, 0], walkers, there, log_alpha)
 
 
 def metropolis_moves(
@@ -116,32 +105,34 @@ def metropolis_moves(
     """`leaps` leaps (in few dimensions), then `steps` Langevin steps with `jumps` jumps spread
     evenly among them.
     """
-    leaps = leaps if particles.shape[1] <= LEAP_DIMENSIONS else 0
-    normal_key, uniform_key, jump_key = jax.random.split(key, 3)
-    noise = step_noise(normal_key, steps, particles)
+    m, d = particles.shape
+    leaps = leaps if d <= LEAP_DIMENSIONS else 0
+    # A step and the jump before it share one draw; leaps use the numbers from `steps` on.
+    noise = drawn_by_step(
+        key, steps + leaps, m * (d + COINS), lambda key: move_noise(key, particles)
+    )
     # A jump comes before the steps 0, every, 2 every, ..., until there were `jumps` of them.
     every = max(1, steps // max(jumps, 1))
 
     def step(s: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         walkers, adaptation, accepted, jumped = carry
+        drawn = noise(s)
         if jumps:
             walkers, rate = jax.lax.cond(
                 (s % every == 0) & (s // every < jumps),
-                lambda w: jump(jax.random.fold_in(jump_key, s), gibbs, w, islands),
+                lambda w: jump(drawn, gibbs, w, islands),
                 lambda w: (w, jnp.zeros_like(accepted)),
                 walkers,
             )
             jumped = jumped + rate
-        step_key = jax.random.fold_in(uniform_key, s)
-        walkers, rate = mala_step(step_key, noise(s), gibbs, walkers, jnp.exp(adaptation.log_step))
+        walkers, rate = mala_step(drawn, gibbs, walkers, jnp.exp(adaptation.log_step))
         adaptation = adapted(adaptation, rate) if adapt else adaptation
         return walkers, adaptation, accepted + rate, jumped
 
     zero = jnp.zeros((), particles.dtype)
     walkers = walkers_at(gibbs, particles)
     for i in range(leaps):
-        # Jumps use the numbers of the steps, below `steps`; leaps use those from `steps` on.
-        walkers, _ = leap(jax.random.fold_in(jump_key, steps + i), gibbs, walkers, islands)
+        walkers, _ = leap(noise(jnp.asarray(steps + i)), gibbs, walkers, islands)
     walkers, adaptation, accepted, jumped = jax.lax.fori_loop(
         0, steps, step, (walkers, adaptation, zero, zero)
     )

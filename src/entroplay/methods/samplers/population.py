@@ -11,12 +11,15 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
 from ...measures.gibbs import Gibbs
 from ...problems.features.base import Particles
-from .walkers import Walkers, metropolis, walkers_at
+from .walkers import Noise, Walkers, metropolis, walkers_at
 
+ACCEPT, FIRST, SECOND, LENGTH = 1, 2, 3, 4
+"""Columns of a move's coins: whether a proposal is accepted, the donors, the length of a jump. The
+column before them belongs to the Langevin step."""
 LEAP_DIMENSIONS = 5
 """Maximum number of coordinates for leaps: above it a kernel density of a cloud says little."""
 KERNELS = 256
@@ -30,13 +33,13 @@ KERNEL_WIDTH = 0.5
 KERNEL_RIDGE = 1e-6
 """Ridge of the kernels' covariance, relative to the mean variance of the coordinates."""
 
-Proposal = Callable[[PRNGKeyArray, Particles, Particles], tuple[Particles, Float[Array, "m"]]]
-"""Maps a key, the movers of an island and its donors to proposals theta' for the movers and
-log p(theta) - log p(theta')."""
+Proposal = Callable[[Noise, Particles, Particles], tuple[Particles, Float[Array, "m"]]]
+"""Maps the noise of the movers of an island, the movers and the island's donors to proposals theta'
+for the movers and log p(theta) - log p(theta')."""
 
 
 def jump(
-    key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int
+    noise: Noise, gibbs: Gibbs, walkers: Walkers, islands: int
 ) -> tuple[Walkers, Float[Array, ""]]:
     r"""Differential evolution (ter Braak 2006): propose theta_r + gamma (theta_a - theta_b), with a
     and b from the other half of the island, and accept on the energy alone.
@@ -44,11 +47,11 @@ def jump(
     By the toss of a coin, either gamma = 1, which carries from mode to mode, or
     gamma = 2.38/sqrt(2 d), the best local step, which adapts to the cloud's shape.
     """
-    return _half_by_half(_difference, key, gibbs, walkers, islands, least=2)
+    return _half_by_half(_difference, noise, gibbs, walkers, islands, least=2)
 
 
 def leap(
-    key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int
+    noise: Noise, gibbs: Gibbs, walkers: Walkers, islands: int
 ) -> tuple[Walkers, Float[Array, ""]]:
     r"""Proposals that do not depend on a particle's position: draws of a kernel density p of the
     other half of the island, accepted with probability min(1, pi(theta') p(theta) / (pi(theta)
@@ -56,11 +59,11 @@ def leap(
     """
     # The donors must outnumber the coordinates for their covariance to have full rank.
     least = 2 + walkers.particles.shape[1]
-    return _half_by_half(_independent, key, gibbs, walkers, islands, least=least)
+    return _half_by_half(_independent, noise, gibbs, walkers, islands, least=least)
 
 
 def _half_by_half(
-    propose: Proposal, key: PRNGKeyArray, gibbs: Gibbs, walkers: Walkers, islands: int, least: int
+    propose: Proposal, noise: Noise, gibbs: Gibbs, walkers: Walkers, islands: int, least: int
 ) -> tuple[Walkers, Float[Array, ""]]:
     """Move one half of every island by proposals from the rest, then the other; mean acceptance.
 
@@ -71,19 +74,16 @@ def _half_by_half(
     if half < least:
         return walkers, jnp.zeros((), walkers.energy.dtype)
 
-    def turn(walkers: Walkers, key: PRNGKeyArray) -> tuple[Walkers, Float[Array, ""]]:
+    def turn(walkers: Walkers, noise: Noise) -> tuple[Walkers, Float[Array, ""]]:
         """Move the first half, then rotate the island: the other half comes first."""
-        propose_key, accept_key = jax.random.split(key)
         proposal, log_ratio = jax.vmap(propose)(
-            jax.random.split(propose_key, islands),
-            walkers.particles[:, :half],
-            walkers.particles[:, half:],
+            noise, walkers.particles[:, :half], walkers.particles[:, half:]
         )
         # All islands are evaluated in one pass: their movers form one flat cloud.
         here = jax.tree.map(lambda x: x[:, :half].reshape(islands * half, *x.shape[2:]), walkers)
         there = walkers_at(gibbs, proposal.reshape(here.particles.shape))
         log_alpha = -(there.energy - here.energy) / gibbs.temperature + log_ratio.ravel()
-        moved, rate = metropolis(accept_key, here, there, log_alpha)
+        moved, rate = metropolis(noise.coins[..., ACCEPT].ravel(), here, there, log_alpha)
 
         def rotate(island: Array, new: Array) -> Array:
             new = new.reshape(islands, half, *new.shape[1:])
@@ -91,8 +91,13 @@ def _half_by_half(
 
         return jax.tree.map(rotate, walkers, moved), rate
 
+    def by_turn(x: Array) -> Array:
+        """The noise of the two halves of every island, as (2, islands, half, ...)."""
+        halves = x.reshape(islands, m, *x.shape[1:])[:, : 2 * half]
+        return jnp.swapaxes(halves.reshape(islands, 2, half, *x.shape[1:]), 0, 1)
+
     by_island = jax.tree.map(lambda x: x.reshape(islands, m, *x.shape[1:]), walkers)
-    by_island, rates = jax.lax.scan(turn, by_island, jax.random.split(key))
+    by_island, rates = jax.lax.scan(turn, by_island, jax.tree.map(by_turn, noise))
     # Two turns rotate by 2 * half places, one short of a full circle if m is odd: rotate back.
     walkers = jax.tree.map(
         lambda x: jnp.roll(x, 2 * half, axis=1).reshape(islands * m, *x.shape[2:]), by_island
@@ -100,47 +105,40 @@ def _half_by_half(
     return walkers, jnp.mean(rates)
 
 
-def below(bits: Array, limit: int) -> Array:
-    """Whole numbers from 0 to limit - 1 out of 32 random bits each, uniform to limit / 2^32.
-
-    `jax.random.randint` draws twice for an exact result and splits its key first: five times the
-    compiled program, for a bias that no cloud can show.
-    """
-    return (bits % jnp.uint32(limit)).astype(jnp.int32)
+def _below(coin: Float[Array, "m"], limit: int) -> Int[Array, "m"]:
+    """Whole numbers from 0 to limit - 1, uniform up to rounding."""
+    return jnp.minimum((limit * coin).astype(jnp.int32), limit - 1)
 
 
 def _difference(
-    key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]
+    noise: Noise, movers: Particles, donors: Float[Array, "q d"]
 ) -> tuple[Particles, Float[Array, "m"]]:
     """Proposals of a jump. They are symmetric, so log p(theta) - log p(theta') is zero."""
     count, d = movers.shape
-    first, second, coin = jax.random.bits(key, (3, count), "uint32")
-    a = below(first, donors.shape[0])
+    a = _below(noise.coins[:, FIRST], donors.shape[0])
     # b is uniform over the donors other than a: draw from one fewer and skip a.
-    b = below(second, donors.shape[0] - 1)
+    b = _below(noise.coins[:, SECOND], donors.shape[0] - 1)
     b = b + (b >= a).astype(b.dtype)
-    far = coin % 2 == 0
+    far = noise.coins[:, LENGTH] < FAR_JUMPS
     gamma = jnp.where(far, 1.0, LOCAL_SCALE / (2 * d) ** 0.5).astype(movers.dtype)
     return movers + gamma[:, None] * (donors[a] - donors[b]), jnp.zeros(count, movers.dtype)
 
 
 def _independent(
-    key: PRNGKeyArray, movers: Particles, donors: Float[Array, "q d"]
+    noise: Noise, movers: Particles, donors: Float[Array, "q d"]
 ) -> tuple[Particles, Float[Array, "m"]]:
     """Proposals of a leap, with log p(theta) - log p(theta') of the kernel density p."""
-    pick_key, noise_key = jax.random.split(key)
-    count, d = movers.shape
-    kernels = min(KERNELS, donors.shape[0])
-    picks = jax.random.bits(pick_key, (kernels + count,), "uint32")
-    centres = donors[below(picks[:kernels], donors.shape[0])]
+    d, kernels = movers.shape[1], min(KERNELS, donors.shape[0])
+    # Equally spaced: after resampling, neighbours may be copies of one particle.
+    centres = donors[jnp.arange(kernels) * (donors.shape[0] // kernels)]
 
     # Kernels have the donors' covariance, scaled by the width that Silverman (1986) recommends.
     width = KERNEL_WIDTH * (4 / ((d + 2) * centres.shape[0])) ** (1 / (d + 4))
     covariance = jnp.cov(donors, rowvar=False).reshape(d, d)
     ridge = KERNEL_RIDGE * jnp.trace(covariance) / d + jnp.finfo(donors.dtype).tiny
     root = width * jnp.linalg.cholesky(covariance + ridge * jnp.eye(d, dtype=donors.dtype))
-    chosen = below(picks[kernels:], kernels)
-    proposal = centres[chosen] + jax.random.normal(noise_key, movers.shape, movers.dtype) @ root.T
+    chosen = _below(noise.coins[:, FIRST], kernels)
+    proposal = centres[chosen] + noise.normal @ root.T
 
     # In whitened coordinates the kernels are standard normal. Their mean is subtracted first,
     # because the expanded square below loses digits far from the origin.

@@ -19,7 +19,8 @@ from ...measures.gibbs import Gibbs
 from ...problems.features.base import Particles
 from ...problems.problem import FiniteSum
 from .base import Sampler, SamplerInfo
-from .langevin import langevin, shorter_steps, step_noise
+from .langevin import langevin, shorter_steps
+from .walkers import drawn_by_step
 
 
 @storable
@@ -52,7 +53,12 @@ class ULA(Sampler):
         self, key: PRNGKeyArray, gibbs: Gibbs, particles: Particles, state: None, iteration: Array
     ) -> tuple[Particles, None, SamplerInfo]:
         eta = jnp.asarray(value_at(self.step_size, iteration), particles.dtype)
-        noise = step_noise(key, self.steps, particles)
+        noise = drawn_by_step(
+            key,
+            self.steps,
+            particles.size,
+            lambda key: jax.random.normal(key, particles.shape, particles.dtype),
+        )
 
         def step(s: Array, theta: Particles) -> Particles:
             return langevin(noise(s), theta, gibbs.gradient(theta), eta, gibbs.temperature)
