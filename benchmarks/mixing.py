@@ -69,14 +69,14 @@ def table(X: Any, y: Any, activation: str, temperature: float, variance: float) 
 
 def friedman(activation: str, temperature: float, variance: float = 1.0) -> ep.FiniteSum:
     """Friedman's first regression problem, 300 rows."""
-    return table(
-        *make_friedman1(300, 10, noise=1.0, random_state=0), activation, temperature, variance
-    )
+    X, y = make_friedman1(300, 10, noise=1.0, random_state=0)
+    return table(X, y, activation, temperature, variance)
 
 
 def diabetes(activation: str, temperature: float, variance: float = 1.0) -> ep.FiniteSum:
     """The progression of a disease, 442 rows."""
-    return table(*load_diabetes(return_X_y=True), activation, temperature, variance)
+    X, y = load_diabetes(return_X_y=True)
+    return table(np.asarray(X), np.asarray(y), activation, temperature, variance)
 
 
 def density(temperature: float = 1e-1, l2: float = 1e-2) -> ep.FiniteSum:

@@ -85,22 +85,32 @@ def test_values_stay_within_the_bounds(case):
     assert (values <= high + room).all()
 
 
-@pytest.mark.parametrize(("elements", "tile_particles"), [(40, 7), (M * 4, M), (1, 1)])
+@pytest.mark.parametrize(
+    ("elements", "tile_particles"),
+    [
+        (40, 7),
+        pytest.param(M * 4, M, marks=pytest.mark.slow),
+        pytest.param(1, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_tiles_change_nothing(case, monkeypatch, elements, tile_particles):
     features, particles, vector = case
     weights = jnp.linspace(-1, 2, M)
-    whole = (
-        features.average(particles, weights),
-        features.potential_and_pull(particles, vector),
-        features.mean_and_covariance(particles),
-    )
+
+    def operations():
+        """All of them in one program, traced anew: sizes of tiles are read when tracing."""
+        return jax.jit(
+            lambda particles, weights, vector: (
+                features.average(particles, weights),
+                features.potential_and_pull(particles, vector),
+                features.mean_and_covariance(particles),
+            )
+        )(particles, weights, vector)
+
+    whole = operations()
     monkeypatch.setattr(tiles, "TILE_ELEMENTS", elements)
     monkeypatch.setattr(tiles, "TILE_PARTICLES", tile_particles)
-    tiled = (
-        features.average(particles, weights),
-        features.potential_and_pull(particles, vector),
-        features.mean_and_covariance(particles),
-    )
+    tiled = operations()
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13), whole, tiled
     )
