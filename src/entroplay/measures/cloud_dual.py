@@ -90,7 +90,7 @@ class CloudDual(NamedTuple):
         problem, m = self.problem, self.log_base.shape[0]
         dual = problem.slope(moments)
         exponent = self.log_base - self.cloud.potential(problem.weigh(dual)) / self.unit
-        total = jax.nn.logsumexp(exponent)
+        total = _log_sum_exp(exponent)
         # -conj(g) = loss(H) - <g, H>, since g = loss'(H).
         losses, products = problem.loss.value(moments), row_dot(dual, moments)
         entropic = self.unit * (total - jnp.log(m))
@@ -176,7 +176,7 @@ def maximise_on_cloud(
             `d_eff` and `blocks` are NaN.
     """
     m = cloud.particles.shape[0]
-    log_base = log_base - jax.nn.logsumexp(log_base) + jnp.log(m)
+    log_base = log_base - _log_sum_exp(log_base) + jnp.log(m)
     dual = CloudDual(problem, cloud, log_base, jnp.asarray(beta, problem.dtype))
     limits = _Limits(
         PRECISION * dual.unit / m if tolerance is None else tolerance,
@@ -219,3 +219,9 @@ def _newton(dual: CloudDual, carry: _Carry, limits: _Limits) -> _Carry:
     )
     products = carry.products + count + more
     return _Carry(point, better, ~last, d_eff, blocks, carry.steps + 1, products, decrement)
+
+
+def _log_sum_exp(exponents: Float[Array, "m"]) -> Float[Array, ""]:
+    """log sum exp. JAX's function compiles twice as long: it allows that all are infinite."""
+    top = jnp.max(exponents)
+    return jnp.log(jnp.sum(jnp.exp(exponents - top))) + top

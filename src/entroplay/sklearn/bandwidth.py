@@ -41,8 +41,8 @@ class BandwidthPath:
         l2: the penalty, or None for a prior as wide as the data.
         seed: seed of all randomness.
         say: function that receives lines of progress.
-        least_size: number of rows to which smaller sets of rows are padded: the folds then share
-            compiled programs with the fit to all rows.
+        least_size: minimum number of rows after padding: problems of the same size share compiled
+            programs.
     """
 
     shape: str

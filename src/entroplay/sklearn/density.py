@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..base.arguments import one_of, positive, whole
 from ..runs.solution import Reason, Solution, Status
 from ..verbs.certify import certify
-from .bandwidth import PATH_ROWS, BandwidthPath, log_density
+from .bandwidth import BandwidthPath, log_density
 from .coordinates import SHAPES, Coordinates
 from .fit import ISLAND, TEMPERING
 from .mixing import solve_on_support
@@ -23,6 +23,9 @@ from .storable import Storable
 from .support import MixingProblem, NewtonLog, Support
 from .verdicts import automatic, new_seed, verdict_warning, verified_bound
 
+SHARED_ROWS = 512
+"""Maximum number of rows for which folds are padded to the size of the whole set. With more rows,
+the padding takes longer than the compilation of another program."""
 ROUNDS = 3
 """Maximum number of proposals for a support of the final fit."""
 BUDGETS = (200, 1000)
@@ -145,7 +148,8 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
                 print(f"[{owner}] {line}", flush=True)
 
         rows = merge(X, np.zeros((len(X), 0)), weights)
-        size = bucket(min(len(rows), PATH_ROWS))
+        # The folds share compiled programs with the fit to all rows, where padding is cheap.
+        size = bucket(len(rows)) if len(rows) <= SHARED_ROWS else 0
         path = BandwidthPath(shape, temperature, l2, seed, say, least_size=size)
         self.search_: list[tuple[float, float]] = []
         if width is None:
@@ -157,7 +161,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         support = path.lead_to(rows, self._coordinates, width)
         self._solve(problem, support, particles, seed, tol=tol, max_iter=max_iter, say=say)
         self._derive()
-        verdict_warning(owner, self.certificate_, self.solution_, tol, max_iter)
+        verdict_warning(owner, self.certificate_, self.solution_, tol, self.n_iter_, max_iter)
         return self
 
     def _solve(

@@ -32,10 +32,12 @@ from ..problems.problem import FiniteSum
 from .normals import log_height, square_distances
 from .rows import bucket, padded
 
-LOWEST_EXPONENT = -700
-"""Smallest exponent of a kernel. exp(-700) is still a normal double, so moments stay positive."""
-STEEPEST = 200
-"""Maximum log-slope at the start: squares of the slopes must not overflow."""
+LOWEST_EXPONENT = -150
+"""Smallest exponent of a kernel. Moments stay positive, and slopes so small that their fourth
+powers, which conjugate gradients form, do not overflow."""
+HIGHEST_POTENTIAL = 1000
+"""Maximum contribution of one row to phi at the start. At the optimum phi is a log-density against
+the prior, while a row that the prior does not reach would begin with an astronomical one."""
 TOLERANCE = 1e-6
 """Newton's decrement at which the method has converged, in nats per row."""
 UNIT_WIDTH = 1 / np.sqrt(2 * np.pi)
@@ -128,13 +130,14 @@ class NewtonLog:
         # A product of the solve is a pair: one of the matrix, one of its transpose.
         self.passes += 2 * int(solved.products)
         moments, mean = (np.asarray(a)[:n] for a in (solved.point.moments, solved.point.mean))
+        ratio = mean / moments
         self.solves.append(
             {
                 "iteration": len(self.solves) + 1,
                 "inner_steps": steps,
                 # Primal minus dual value at these weights and slopes is the Fenchel-Young gap of
                 # the loss: the entropies cancel because the weights are those of the Gibbs measure.
-                "gap": float(omega @ np.asarray(NegLog().bregman(mean, moments))),
+                "gap": float(omega @ (ratio - 1 - np.log(ratio))),
                 "loss_moments": float(-omega @ np.log(moments)) - problem.log_height,
                 "loss_particles": float(-omega @ np.log(mean)) - problem.log_height,
                 "effective": float(1 / np.exp(2 * np.asarray(solved.point.log_weights)).sum()),
@@ -197,8 +200,10 @@ def optimum(
     # In this unit of length the kernel has height one. Moments are then far from overflow, however
     # many dimensions there are, and they change little from one width to the next.
     unit = problem.width / UNIT_WIDTH
+    highest = np.log(HIGHEST_POTENTIAL * problem.temperature / problem.weights)
+    start = np.minimum(start, np.minimum(highest, -LOWEST_EXPONENT))
     # Padding may have any moment.
-    moments = np.exp(-padded(np.minimum(start, STEEPEST), problem.size))
+    moments = np.exp(-padded(start, problem.size))
     with jax.enable_x64(True):
         posed, cloud = traced(problem.posed(unit)), jnp.asarray(points / unit)
         matrix = _kernel(posed.features, cloud)
@@ -212,14 +217,14 @@ def optimum(
         weights / weights.sum(),
         -np.log(np.asarray(solved.point.moments)[:n]),
         np.asarray(potential),
-        bool(solved.decrement <= TOLERANCE),
+        float(solved.decrement) <= TOLERANCE,
     )
 
 
 @compiled
 def _kernel(features: GaussianKernel, points: Float[Array, "m d"]) -> Float[Array, "m n"]:
     """The kernels of all points at all rows: the largest array of a fit."""
-    return features.values(points, features.rows)
+    return jnp.maximum(features.values(points, features.rows), np.exp(LOWEST_EXPONENT))
 
 
 # The loops of this program call products with the matrix, which are compiled already. What is left
