@@ -143,6 +143,14 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
                     error = 4 * np.sqrt(2 * np.trace(influence) / newton_system.PROBES)
                     assert abs(float(d_eff) - np.trace(influence)) < error
         assert forms >= {"RowsSystem", "ProductsSystem"}
+        system = newton_system.newton_system(
+            problem, cloud, moments, 0.8, members / members.sum(), direct=False
+        )
+        assert system.sketch is None
+        found, _, _ = system.solve(jnp.asarray(right.reshape(moments.shape)))
+        np.testing.assert_allclose(np.asarray(found).ravel(), expected, rtol=1e-7, atol=1e-9)
+        if name == "negative_log":  # densities are solved in this form
+            assert abs(float(system.influence()[0]) - np.trace(influence)) < error
 
 
 @pytest.mark.parametrize(

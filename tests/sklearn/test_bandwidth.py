@@ -64,4 +64,4 @@ def test_of_many_rows_some_lead_the_way():
     # 1024 points cost 10 / 1024.
     height = -0.5 * np.log(2 * np.pi * 0.25)
     loss = problem.weights @ support.log_slopes - height
-    assert abs(loss - log.steps[-1]["loss_particles"]) < 0.0125
+    assert abs(loss - log.solves[-1]["loss_particles"]) < 0.0125

@@ -57,6 +57,15 @@ def test_the_solution_of_a_density_can_be_certified_again(fitted_density):
     assert "on weighted points" in repr(fitted_density.solution_)
 
 
+def test_the_history_counts_newton_steps(fitted_density):
+    history = fitted_density.history_
+    assert fitted_density.n_iter_ == history["inner_steps"].sum() <= fitted_density.max_iter
+    assert (history["gap"] >= 0).all()
+    assert history["gap"][-1] < 1e-5
+    short = density(max_iter=1).fit(X)
+    assert short.n_iter_ == 1
+
+
 def test_far_out_the_log_density_is_finite(fitted_density):
     assert np.isfinite(fitted_density.score_samples([[1e3, -1e3]])).all()
     exact = -0.5 * (30.0 / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))

@@ -3,6 +3,8 @@
 They are compared with quadrature, with another optimiser, and with laws of importance sampling.
 """
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from entroplay.measures.weights import systematic_indices
 from entroplay.problems.datasets.real import load
 from entroplay.sklearn.mixing import proposal, solve_on_support
 from entroplay.sklearn.normals import in_blocks, log_sum_exp, square_distances
-from entroplay.sklearn.support import MixingProblem, NewtonLog, SupportDual
+from entroplay.sklearn.support import MixingProblem, NewtonLog, optimum
 
 
 def uniform(rows, width, temperature=0.1, variance=None):
@@ -61,22 +63,27 @@ def test_the_optimum_is_that_of_quadrature(d):
 
 
 def test_another_optimiser_finds_the_same():
+    """The negative dual as a function of v = log u, minimised by another method."""
     rows = np.linspace(-2, 2, 12)[:, None] ** 3 / 4
     problem = uniform(rows, 0.4)
-    points = np.random.default_rng(1).normal(size=(200, 1))
-    dual = SupportDual(problem, points, np.zeros(200), NewtonLog(100))
-    support = dual.maximise(dual.first())
+    rng = np.random.default_rng(1)
+    points, log_base = rng.normal(size=(200, 1)), rng.normal(size=200)
+    support = optimum(problem, points, log_base, NewtonLog(100))
+    kernel = problem.kernel(points)
+
+    def exponents(v):
+        return log_base + kernel @ (problem.weights * np.exp(v)) / problem.temperature
 
     def value(v):
-        return dual.value(v, dual.potential(v))[0]
+        return problem.temperature * log_sum_exp(exponents(v)) - problem.weights @ v
 
     def gradient(v):
-        weights = dual.value(v, dual.potential(v))[1]
-        return problem.weights * (np.exp(v) * (weights @ dual.kernel) - 1)
+        weights = np.exp(exponents(v) - log_sum_exp(exponents(v)))
+        return problem.weights * (np.exp(v) * (weights @ kernel) - 1)
 
     other = minimize(
         value,
-        dual.first(),
+        problem.prior_log_slopes(),
         jac=gradient,
         method="L-BFGS-B",
         options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10},
@@ -86,8 +93,28 @@ def test_another_optimiser_finds_the_same():
     # The optimality condition is u_i H_i = 1. At a decrement of 1e-6 the next step would be at most
     # sqrt(1e-6 n).
     np.testing.assert_allclose(
-        np.exp(support.log_slopes) * (support.weights @ dual.kernel), 1, atol=4e-3
+        np.exp(support.log_slopes) * (support.weights @ kernel), 1, atol=4e-3
     )
+    # The weights and the potential are those of the slopes.
+    at = exponents(support.log_slopes)
+    np.testing.assert_allclose(support.potential, at - log_base, rtol=1e-9)
+    np.testing.assert_allclose(support.weights, np.exp(at - log_sum_exp(at)), rtol=1e-9)
+
+
+def test_padding_does_not_matter():
+    rng = np.random.default_rng(0)
+    problem = uniform(rng.normal(size=(20, 2)), 0.5)
+    points, log_base = rng.normal(size=(300, 2)), rng.normal(size=300)
+    plain = optimum(problem, points, log_base, NewtonLog(100))
+    assert plain.converged
+    more_rows = optimum(replace(problem, least_size=200), points, log_base, NewtonLog(100))
+    np.testing.assert_allclose(more_rows.weights, plain.weights, rtol=1e-9)
+    np.testing.assert_allclose(more_rows.log_slopes, plain.log_slopes, rtol=1e-9)
+    more_points = np.concatenate([points, np.zeros((100, 2))])
+    no_base = np.concatenate([log_base, np.full(100, -np.inf)])
+    same = optimum(problem, more_points, no_base, NewtonLog(100))
+    np.testing.assert_allclose(same.weights[:300], plain.weights, rtol=1e-9)
+    assert (same.weights[300:] == 0).all()
 
 
 def test_the_log_has_a_gap_that_closes_and_a_limit():
@@ -96,15 +123,34 @@ def test_the_log_has_a_gap_that_closes_and_a_limit():
     support = solve_on_support(
         uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=1, log=log
     )
-    gaps = [step["gap"] for step in log.steps]
-    assert gaps[-1] < 1e-5 < gaps[0]
-    assert min(gaps) >= 0  # weak duality
+    assert len(log.solves) == 1
+    assert 0 <= log.solves[0]["gap"] < 1e-5  # weak duality, and convergence
+    assert log.steps == log.solves[0]["inner_steps"] > 1
+    assert support.effective == pytest.approx(log.solves[0]["effective"])
     assert support.converged
     short = NewtonLog(1)
     assert not solve_on_support(
         uniform(rows, 0.5), 2048, np.random.default_rng(0), last=None, rounds=3, log=short
     ).converged
-    assert len(short.steps) == 1
+    assert len(short.solves) == short.steps == 1
+    assert short.solves[0]["gap"] > 1e-5
+
+
+@pytest.mark.parametrize("distance", [30.0, 300.0])
+def test_a_row_far_away_in_the_cold(distance):
+    """The row has its own points, and its moment is their share of the weights."""
+    rows = np.append(np.random.default_rng(0).normal(size=15), distance)[:, None]
+    problem = uniform(rows, 0.5, temperature=0.01, variance=rows.var(axis=0))
+    support = solved(problem, 1024)
+    assert support.converged
+    near = np.abs(support.points[:, 0] - distance) < 5
+    alone = support.weights[near] @ problem.kernel(support.points[near])[:, -1]
+    # At a decrement of 1e-6, u H - 1 is at most sqrt(1e-6 (1 + K) / omega), K the row's entry in
+    # Newton's matrix; K <= omega u / temperature, since no kernel exceeds one.
+    omega, slope = problem.weights[-1], np.exp(support.log_slopes[-1])
+    error = np.sqrt(1e-6 * (1 / omega + slope / problem.temperature))
+    assert slope * alone == pytest.approx(1, abs=error)
+    assert error < 0.1
 
 
 def test_base_weights_average_one_under_every_proposal():

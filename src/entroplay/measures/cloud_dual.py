@@ -90,7 +90,7 @@ class CloudDual(NamedTuple):
         problem, m = self.problem, self.log_base.shape[0]
         dual = problem.slope(moments)
         exponent = self.log_base - self.cloud.potential(problem.weigh(dual)) / self.unit
-        total = jax.nn.logsumexp(exponent)
+        total = _log_sum_exp(exponent)
         # -conj(g) = loss(H) - <g, H>, since g = loss'(H).
         losses, products = problem.loss.value(moments), row_dot(dual, moments)
         entropic = self.unit * (total - jnp.log(m))
@@ -108,25 +108,21 @@ class CloudDual(NamedTuple):
     ) -> tuple[Point, Array, Array]:
         """The longest of the halved steps that achieves enough; whether there is one; products."""
 
-        def attempt(length: Array) -> Point:
-            return self.at(self.problem.loss.extrapolate(now.moments, length * direction))
+        def going(carry: tuple[Point, Array, Array, Array]) -> Array:
+            _, better, _, tries = carry
+            return ~better & (tries <= MOST_HALVINGS)
 
-        def enough(trial: Point, length: Array) -> Array:
+        def attempt(carry: tuple[Point, Array, Array, Array]) -> tuple[Point, Array, Array, Array]:
+            _, _, length, tries = carry
+            trial = self.at(self.problem.loss.extrapolate(now.moments, length * direction))
             gained = trial.value - now.value + slack >= DESCENT * length * decrement
-            return gained & jnp.all(jnp.isfinite(trial.mean))
+            better = gained & jnp.all(jnp.isfinite(trial.mean))
+            return trial, better, length / 2, tries + 1
 
-        def going(carry: tuple[Point, Array, Array]) -> Array:
-            trial, length, tries = carry
-            return ~enough(trial, length) & (tries < MOST_HALVINGS)
-
-        def shorten(carry: tuple[Point, Array, Array]) -> tuple[Point, Array, Array]:
-            _, length, tries = carry
-            return attempt(length / 2), length / 2, tries + 1
-
-        one = jnp.ones((), self.problem.dtype)
-        begin = (attempt(one), one, jnp.ones((), jnp.int32))
-        trial, length, tries = jax.lax.while_loop(going, shorten, begin)
-        better = enough(trial, length)
+        # The whole step is an attempt like all others: the program contains D_b once.
+        one, none = jnp.ones((), self.problem.dtype), jnp.zeros((), jnp.int32)
+        begin = (now, jnp.asarray(False), one, none)
+        trial, better, _, tries = jax.lax.while_loop(going, attempt, begin)
         kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, now)
         return kept, better, 2 * tries
 
@@ -145,45 +141,87 @@ class _Carry(NamedTuple):
     decrement: Array
 
 
+class _Limits(NamedTuple):
+    """When Newton's method ends, and whether it forms matrices: see `maximise_on_cloud`."""
+
+    tolerance: Array | float
+    most_steps: Array | int
+    by_products: bool
+
+
 def maximise_on_cloud(
     problem: FiniteSum,
     cloud: SeenCloud,
     log_base: Float[Array, "m"],
     beta: Array | float,
     moments: Moments,
+    *,
+    tolerance: Array | float | None = None,
+    most_steps: Array | int | None = None,
+    by_products: bool = False,
 ) -> Solved:
-    """Maximise D_b from g = loss'(moments) by Newton's method with a line search."""
+    """Maximise D_b from g = loss'(moments) by Newton's method with a line search.
+
+    Args:
+        problem: rows, loss and temperature.
+        cloud: the points; those with log_base = -inf do not count.
+        log_base: log b, up to a constant.
+        beta: factor of the loss.
+        moments: the start.
+        tolerance: Newton's decrement at which the solve has converged, by default that of
+            `PRECISION`.
+        most_steps: maximum number of passes, the last of which does not step. By default
+            `MOST_STEPS`.
+        by_products: form no matrix but the features. The influence matrix is then left out, and
+            `d_eff` and `blocks` are NaN.
+    """
     m = cloud.particles.shape[0]
-    log_base = log_base - jax.nn.logsumexp(log_base) + jnp.log(m)
+    log_base = log_base - _log_sum_exp(log_base) + jnp.log(m)
     dual = CloudDual(problem, cloud, log_base, jnp.asarray(beta, problem.dtype))
-    tolerance = PRECISION * dual.unit / m
-
-    def newton(carry: _Carry) -> _Carry:
-        """A Newton step or, where nothing is left to gain, the influence matrix."""
-        now = carry.point
-        system = newton_system(problem, cloud, now.moments, beta, jnp.exp(now.log_weights))
-        residual = now.mean - now.moments
-        direction, y, count = system.solve(residual)
-        decrement = jnp.sum(row_dot(system.times_transpose(residual), y))
-        # Once the predicted increase is lost in rounding there is nothing left to gain.
-        slack = ROUNDING * jnp.finfo(problem.dtype).eps * now.scale
-        last = ~carry.better | (decrement <= jnp.maximum(tolerance, slack))
-        last = last | (carry.steps + 1 >= MOST_STEPS)
-        # The last pass does not step but computes S: the program contains one system only.
-        d_eff, blocks = jax.lax.cond(
-            last, lambda: system.influence(), lambda: (carry.d_eff, carry.blocks)
-        )
-        point, better, more = jax.lax.cond(
-            last,
-            lambda: (now, jnp.asarray(True), jnp.zeros((), jnp.int32)),
-            lambda: dual.search(now, direction, decrement, slack),
-        )
-        products = carry.products + count + more
-        return _Carry(point, better, ~last, d_eff, blocks, carry.steps + 1, products, decrement)
-
+    limits = _Limits(
+        PRECISION * dual.unit / m if tolerance is None else tolerance,
+        MOST_STEPS if most_steps is None else most_steps,
+        by_products,
+    )
     zero, none, yes = jnp.zeros((), jnp.int32), jnp.zeros((), problem.dtype), jnp.asarray(True)
-    blocks = jnp.zeros_like(problem.loss.curvature(moments))
-    begin = _Carry(dual.at(moments), yes, yes, none, blocks, zero, zero, none)
-    end = jax.lax.while_loop(lambda carry: carry.going, newton, begin)
+    unknown = jnp.full_like(none, jnp.nan)
+    blocks = jnp.full_like(problem.loss.curvature(moments), jnp.nan)
+    begin = _Carry(dual.at(moments), yes, yes, unknown, blocks, zero, zero, none)
+    end = jax.lax.while_loop(
+        lambda carry: carry.going, lambda carry: _newton(dual, carry, limits), begin
+    )
     share = 1 / (m * jnp.sum(jnp.exp(2 * end.point.log_weights)))
     return Solved(end.point, share, end.d_eff, end.blocks, end.steps, end.products, end.decrement)
+
+
+def _newton(dual: CloudDual, carry: _Carry, limits: _Limits) -> _Carry:
+    """A Newton step or, where nothing is left to gain, the influence matrix."""
+    problem, now = dual.problem, carry.point
+    weights = jnp.exp(now.log_weights)
+    system = newton_system(
+        problem, dual.cloud, now.moments, dual.beta, weights, direct=not limits.by_products
+    )
+    residual = now.mean - now.moments
+    direction, y, count = system.solve(residual)
+    decrement = jnp.sum(row_dot(system.times_transpose(residual), y))
+    # Once the predicted increase is lost in rounding there is nothing left to gain.
+    slack = ROUNDING * jnp.finfo(problem.dtype).eps * now.scale
+    last = ~carry.better | (decrement <= jnp.maximum(limits.tolerance, slack))
+    last = last | (carry.steps + 1 >= limits.most_steps)
+    d_eff, blocks = carry.d_eff, carry.blocks
+    if not limits.by_products:
+        # The last pass does not step but computes S: the program contains one system only.
+        d_eff, blocks = jax.lax.cond(last, lambda: system.influence(), lambda: (d_eff, blocks))
+    point, better, more = jax.lax.cond(
+        last,
+        lambda: (now, jnp.asarray(True), jnp.zeros((), jnp.int32)),
+        lambda: dual.search(now, direction, decrement, slack),
+    )
+    products = carry.products + count + more
+    return _Carry(point, better, ~last, d_eff, blocks, carry.steps + 1, products, decrement)
+
+
+def _log_sum_exp(exponents: Float[Array, "m"]) -> Float[Array, ""]:
+    """log sum exp. JAX's function compiles twice as long: it allows that all are infinite."""
+    top = jnp.max(exponents)
+    return jnp.log(jnp.sum(jnp.exp(exponents - top))) + top

@@ -19,12 +19,14 @@ Three forms of the same system, chosen by its shape:
 * `ParticlesSystem` factorises the matrix of as many rows as there are particles, where these are
   fewer: with B = sqrt(beta p / temperature) (h - E_p[h]) Z, K = B'B and S = B'(I + B B')^{-1} B;
 * `ProductsSystem` uses products only: conjugate gradients, preconditioned by the second form for a
-  subset of the particles.
+  subset of the particles, or by nothing.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -99,11 +101,19 @@ def newton_system(
     moments: Moments,
     beta: Array | float,
     weights: Float[Array, "m"],
+    *,
+    direct: bool = True,
 ) -> NewtonSystem:
-    """The system in the form that suits its shape; the weights p sum to one."""
+    """The system in the form that suits its shape; the weights p sum to one.
+
+    Without `direct` it is solved by products alone. Systems with few large eigenvalues take few
+    products, and no matrix has to be multiplied with itself.
+    """
     m, width = cloud.particles.shape[0], moments.size
-    form: type[NewtonSystem]
-    if cloud.matrix is None:
+    form: Callable[..., NewtonSystem]
+    if not direct:
+        form = partial(ProductsSystem, sketched=False)
+    elif cloud.matrix is None:
         form = RowsSystem if width <= DIRECT_WITHOUT_MATRIX else ProductsSystem
     elif width <= min(m, DIRECT):
         form = RowsSystem
@@ -176,26 +186,32 @@ class ParticlesSystem(NewtonSystem):
 
 
 class ProductsSystem(NewtonSystem):
-    """Products with K only. A subset of the particles makes the preconditioner."""
+    """Products with K only. A subset of the particles makes the preconditioner, if there is one."""
 
-    sketch: ParticlesSystem
+    sketch: ParticlesSystem | None
     """The system of every `stride`-th particle."""
 
-    def __init__(self, problem, cloud, moments, strength, weights, root):
+    def __init__(self, problem, cloud, moments, strength, weights, root, *, sketched=True):
         self.problem, self.cloud, self.moments = problem, cloud, moments
         self.strength, self.weights, self.root = strength, weights, root
-        m = weights.shape[0]
-        few = min(m, SKETCH, max(1, SKETCH_ELEMENTS // moments.size))
-        subset = jnp.arange(few) * (m // few)
-        part = SeenCloud.all_values(cloud.features, cloud.particles[subset])
-        chosen = weights[subset] / _positive(jnp.sum(weights[subset]))
-        self.sketch = ParticlesSystem(problem, part, moments, strength, chosen, root)
+        self.sketch = None
+        if sketched:
+            m = weights.shape[0]
+            few = min(m, SKETCH, max(1, SKETCH_ELEMENTS // moments.size))
+            subset = jnp.arange(few) * (m // few)
+            part = SeenCloud.all_values(cloud.features, cloud.particles[subset])
+            chosen = weights[subset] / _positive(jnp.sum(weights[subset]))
+            self.sketch = ParticlesSystem(problem, part, moments, strength, chosen, root)
 
     def operator(self, y: Moments) -> Moments:
         """(I + K) y."""
         x = y / per_row(_positive(jnp.sqrt(self.problem.weights)), y)
         image = covariance_product(self.problem, self.cloud, _times(self.root, x), self.weights)
         return y + self.strength * self.times_transpose(image)
+
+    def nearly_halved(self, right: Moments) -> Moments:
+        """The preconditioner: about (I + K)^{-1} right, or `right` itself."""
+        return right if self.sketch is None else self.sketch.halved(right)[0]
 
     def halved(self, right: Moments) -> tuple[Moments, Array]:
         return conjugate_gradients(
@@ -205,7 +221,7 @@ class ProductsSystem(NewtonSystem):
             iterations=CG_ITERATIONS,
             tolerance=CG_TOLERANCE,
             of_solution=True,
-            preconditioner=lambda r: self.sketch.halved(r)[0],
+            preconditioner=self.nearly_halved,
         )
 
     def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
@@ -213,14 +229,17 @@ class ProductsSystem(NewtonSystem):
         # (I + K)^{-1} from its preconditioner; the preconditioner's own part is exact.
         key = jax.random.key(PROBES)
         signs = jax.random.rademacher(key, (PROBES, *self.moments.shape), self.moments.dtype)
-        change = jax.vmap(lambda z: self.sketch.halved(z)[0] - self.halved(z)[0])(signs)
-        trace, blocks = self.sketch.influence()
-        trace = trace + jnp.sum(signs * change) / PROBES
+        change = jax.vmap(lambda z: self.nearly_halved(z) - self.halved(z)[0])(signs)
+        trace = jnp.sum(signs * change) / PROBES
         if self.moments.ndim == 1:
-            blocks = blocks + jnp.mean(signs * change, axis=0)
-            return trace, jnp.clip(blocks, 0, 1)
-        pairs = jnp.einsum("pnk,pnl->nkl", signs, change) / PROBES
-        return trace, blocks + (pairs + jnp.swapaxes(pairs, 1, 2)) / 2
+            blocks = jnp.mean(signs * change, axis=0)
+        else:
+            pairs = jnp.einsum("pnk,pnl->nkl", signs, change) / PROBES
+            blocks = (pairs + jnp.swapaxes(pairs, 1, 2)) / 2
+        if self.sketch is not None:
+            known, known_blocks = self.sketch.influence()
+            trace, blocks = trace + known, blocks + known_blocks
+        return trace, jnp.clip(blocks, 0, 1) if self.moments.ndim == 1 else blocks
 
 
 def _scaled_deviations(

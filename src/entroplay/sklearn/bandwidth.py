@@ -41,6 +41,8 @@ class BandwidthPath:
         l2: the penalty, or None for a prior as wide as the data.
         seed: seed of all randomness.
         say: function that receives lines of progress.
+        least_size: minimum number of rows after padding: problems of the same size share compiled
+            programs.
     """
 
     shape: str
@@ -48,6 +50,7 @@ class BandwidthPath:
     l2: float | None
     seed: int
     say: Callable[[str], None]
+    least_size: int = 0
 
     def problem(self, rows: WeightedRows, coordinates: Coordinates, width: float) -> MixingProblem:
         """The problem at this width, for rows that are given in these coordinates."""
@@ -56,7 +59,9 @@ class BandwidthPath:
             if self.l2 is None
             else np.full(len(coordinates.spread), self.temperature / (2 * self.l2))
         )
-        return MixingProblem(rows.X, rows.weights, width, variance, self.temperature)
+        return MixingProblem(
+            rows.X, rows.weights, width, variance, self.temperature, least_size=self.least_size
+        )
 
     def cross_validate(self, rows: WeightedRows) -> tuple[float, list[tuple[float, float]]]:
         """The bandwidth with the best mean held-out log-likelihood, and the table of all tried."""

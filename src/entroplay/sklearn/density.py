@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
@@ -13,20 +12,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..base.arguments import one_of, positive, whole
-from ..problems.features import GaussianKernel
-from ..problems.losses import NegLog
-from ..problems.problem import FiniteSum
 from ..runs.solution import Reason, Solution, Status
 from ..verbs.certify import certify
 from .bandwidth import BandwidthPath, log_density
 from .coordinates import SHAPES, Coordinates
 from .fit import ISLAND, TEMPERING
 from .mixing import solve_on_support
-from .rows import WeightedRows, bucket, merge, padded
+from .rows import WeightedRows, bucket, merge
 from .storable import Storable
 from .support import MixingProblem, NewtonLog, Support
 from .verdicts import automatic, new_seed, verdict_warning, verified_bound
 
+SHARED_ROWS = 512
+"""Maximum number of rows for which folds are padded to the size of the whole set. With more rows,
+the padding takes longer than the compilation of another program."""
 ROUNDS = 3
 """Maximum number of proposals for a support of the final fit."""
 BUDGETS = (200, 1000)
@@ -78,7 +77,8 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
             log-likelihood).
         n_iter_: number of Newton steps at the final bandwidth.
         particles_: (m, d), the locations in the coordinates of the kernel.
-        history_: dictionary of arrays with one entry per Newton step.
+        history_: dictionary of arrays with one entry per solve on a support; `inner_steps` are its
+            Newton steps.
         solution_: the `Solution` for the distinct rows, in the coordinates of the kernel.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
@@ -148,7 +148,9 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
                 print(f"[{owner}] {line}", flush=True)
 
         rows = merge(X, np.zeros((len(X), 0)), weights)
-        path = BandwidthPath(shape, temperature, l2, seed, say)
+        # The folds share compiled programs with the fit to all rows, where padding is cheap.
+        size = bucket(len(rows)) if len(rows) <= SHARED_ROWS else 0
+        path = BandwidthPath(shape, temperature, l2, seed, say, least_size=size)
         self.search_: list[tuple[float, float]] = []
         if width is None:
             width, self.search_ = path.cross_validate(rows)
@@ -159,7 +161,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         support = path.lead_to(rows, self._coordinates, width)
         self._solve(problem, support, particles, seed, tol=tol, max_iter=max_iter, say=say)
         self._derive()
-        verdict_warning(owner, self.certificate_, self.solution_, tol, max_iter)
+        verdict_warning(owner, self.certificate_, self.solution_, tol, self.n_iter_, max_iter)
         return self
 
     def _solve(
@@ -182,7 +184,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
             self.solution_ = solution.first_rows(n)
             # The certificate is that of the padded rows: it compiles once for nearly equal sizes.
             self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
-            work = f"{len(support.points)} points, {len(log.steps)} steps"
+            work = f"{len(support.points)} points, {log.steps} steps"
             say(f"{work}: {self.certificate_.verdict}")
             if (self.certificate_.verified and self.certificate_.bound <= tol) or log.left <= 0:
                 break
@@ -190,7 +192,9 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
     def _derive(self) -> None:
         self.duality_gap_ = verified_bound(self.certificate_)
         self.history_ = self.solution_.history
-        self.n_iter_ = len(self.history_["iteration"])
+        # Fits saved by earlier versions have one entry per step.
+        steps = self.history_.get("inner_steps", np.ones(len(self.history_["iteration"])))
+        self.n_iter_ = max(1, int(np.sum(steps)))
         self.particles_ = np.asarray(self.solution_.particles)
         self.weights_ = np.asarray(self.solution_.weights)
         self.locations_ = self._coordinates.undo(self.particles_)
@@ -228,22 +232,15 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
 
 def as_solution(problem: MixingProblem, support: Support, log: NewtonLog, seed: int) -> Solution:
     """The measure on the support as a `Solution` in double precision, with padded rows."""
-    n, size = len(problem.rows), bucket(len(problem.rows))
+    n, posed = len(problem.rows), problem.posed()
     kept = support.weights > 0
     reason = Reason.CONVERGED if support.converged else Reason.ITERATIONS
-    message = f"{len(log.steps)} steps of Newton's method on {len(support.points)} points"
-    history = {name: np.array([step[name] for step in log.steps]) for name in log.steps[0]}
-    with jax.enable_x64(True):
-        posed = FiniteSum(
-            GaussianKernel(padded(problem.rows, size), problem.width),
-            NegLog(),
-            temperature=problem.temperature,
-            l2=problem.temperature / (2 * problem.variance),
-            weights=padded(problem.weights, size),
-        )
+    message = f"{log.steps} steps of Newton's method on {len(support.points)} points"
+    history = {name: np.array([solve[name] for solve in log.solves]) for name in log.solves[0]}
+    with posed.precision():
         # H_i = 1 / u_i, in units of the density. Padding has no weight: any moment will do there.
         moments = np.exp(problem.log_height - support.log_slopes)
-        moments = jnp.asarray(np.concatenate([moments, np.ones(size - n)]))
+        moments = jnp.asarray(np.concatenate([moments, np.ones(problem.size - n)]))
         dual = posed.slope(moments)
         return Solution(
             problem=posed,

@@ -3,7 +3,7 @@
 The points theta_r of a support are drawn from a proposal q. With base weights
 b_r = prior(theta_r) / q(theta_r), weights w_r on the points stand for a measure with a density, and
 KL(w | b) stands for its divergence from the prior. The problem on the points is solved by Newton's
-method: see `support`.
+method on its dual: see `support`.
 
 A particle method would need particles near every row by chance; otherwise a row with no particle
 nearby would have an unbounded slope. The proposal places points near the rows on purpose, and it is
@@ -16,7 +16,7 @@ import numpy as np
 
 from ..measures.weights import systematic_indices
 from .normals import NormalMixture, in_blocks, log_sum_exp
-from .support import MixingProblem, NewtonLog, Support, SupportDual
+from .support import MixingProblem, NewtonLog, Support, optimum
 
 SHARES = {"prior": 0.1, "posterior": 0.15, "peaks": 0.15, "found": 0.6}
 """Fractions of the points by origin.
@@ -55,12 +55,15 @@ def solve_on_support(
         rng: source of all randomness.
         last: a solution for the same rows and a kernel of about the same width, if there is one.
         rounds: maximum number of proposals.
-        log: history to which the steps of Newton's method are appended; it also limits them.
+        log: history to which the solves are appended; it also limits Newton's steps.
     """
-    count = min(count, max(LEAST_POINTS, KERNEL_NUMBERS // len(problem.rows)))
+    count = min(count, max(LEAST_POINTS, KERNEL_NUMBERS // problem.size))
     for _ in range(rounds):
         parts = proposal(problem, last, rng)
-        drawn = [part.draw(max(1, round(part.share * count)), rng) for part in parts]
+        # Exactly `count` points: every other number would compile another program.
+        ends = np.rint(count * np.cumsum([part.share for part in parts])).astype(int)
+        counts = np.diff(ends, prepend=0).tolist()
+        drawn = [part.draw(k, rng) for part, k in zip(parts, counts, strict=True)]
         points = np.concatenate(drawn)
         # For every point, q is the whole mixture, whichever part the point was drawn from: base
         # weights are then at most one over the prior's share.
@@ -70,9 +73,8 @@ def solve_on_support(
             for share, part in zip(shares, parts, strict=True)
         ]
         log_base = parts[0].log_density(points) - log_sum_exp(np.stack(densities, axis=1))
-        dual = SupportDual(problem, points, log_base, log)
         # Slopes belong to rows, not to points: the last ones are a start for the new points.
-        last = dual.maximise(dual.first() if last is None else last.log_slopes)
+        last = optimum(problem, points, log_base, log, None if last is None else last.log_slopes)
         if last.effective > ENOUGH * len(points) or log.left <= 0:
             break
     assert last is not None

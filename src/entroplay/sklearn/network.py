@@ -99,7 +99,9 @@ class Network(Storable, BaseEstimator):
         self.solution_ = trained.pooled().first_rows(len(rows))
         self.certificate_ = certificate
         self._derive()
-        verdict_warning(owner, certificate, self.solution_, tol, max_iter, stacklevel=4)
+        verdict_warning(
+            owner, certificate, self.solution_, tol, self.n_iter_, max_iter, stacklevel=4
+        )
 
     def _trainer(
         self,

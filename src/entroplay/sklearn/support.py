@@ -1,51 +1,47 @@
-"""A density's mixing measure on given points: a finite problem, solved by Newton's method.
+"""A density's mixing measure on given points: a finite problem, solved by its dual.
 
-The points theta_r carry base weights b_r, which stand for the prior. Weights w_r on them minimise
+The points theta_r carry base weights b_r, which stand for the prior. Weights p_r on them minimise
 
-    sum_i omega_i (-log H_i) + temperature KL(w | b),   H_i = sum_r w_r K_ri,
+    sum_i omega_i (-log H_i) + temperature KL(p | b),   H_i = sum_r p_r K_ri,
 
-where omega_i are the weights of the rows and K_ri = N(x_i; theta_r, width^2 I). With
--log H = max_u (1 + log u - u H) for each row, the problem has a dual in one slope u_i = 1 / H_i per
-row,
+where omega_i are the weights of the rows and K_ri = N(x_i; theta_r, width^2 I). This is the problem
+of `measures.cloud_dual` for the loss -log H, and it is solved there: the dual has one slope
+u_i = 1 / H_i per row, and the optimal weights are those of a Gibbs measure,
 
-    max_u  sum_i omega_i (1 + log u_i) - temperature log sum_r b_r exp(phi_r),
-    phi_r = sum_i omega_i u_i K_ri / temperature,
-
-and the optimal weights are those of a Gibbs measure, w_r proportional to b_r exp(phi_r).
-
-Newton's method minimises the negative dual as a function of v = log u. In v there is no constraint
-u > 0, the first sum is linear, and the second term is convex: it is the logarithm of a sum of
-exponentials of convex functions.
+    p_r proportional to b_r exp(phi_r),   phi_r = sum_i omega_i u_i K_ri / temperature.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
+from jaxtyping import Array, Float
 
+from ..base.compilation import compiled, traced
+from ..measures.cloud import SeenCloud
+from ..measures.cloud_dual import Solved, maximise_on_cloud
 from ..measures.weights import effective_number
-from .normals import log_height, log_sum_exp, square_distances
+from ..problems.features import GaussianKernel
+from ..problems.losses import NegLog
+from ..problems.problem import FiniteSum
+from .normals import log_height, square_distances
+from .rows import bucket, padded
 
-LOWEST_EXPONENT = -700
-"""Smallest exponent of a kernel. exp(-700) is still a normal double, so moments stay positive."""
+LOWEST_EXPONENT = -150
+"""Smallest exponent of a kernel. Moments stay positive, and slopes so small that their fourth
+powers, which conjugate gradients form, do not overflow."""
+HIGHEST_POTENTIAL = 1000
+"""Maximum contribution of one row to phi at the start. At the optimum phi is a log-density against
+the prior, while a row that the prior does not reach would begin with an astronomical one."""
 TOLERANCE = 1e-6
 """Newton's decrement at which the method has converged, in nats per row."""
-LONGEST = 3.0
-"""Maximum change of a log-slope in one step."""
-DESCENT = 1e-4
-"""Fraction of the decrease predicted by the gradient that a step must achieve (Armijo's rule)."""
-SHORTEST = 1e-6
-"""Fraction of the full step at which the line search stops."""
-CG_TOLERANCE, CG_STEPS = 1e-3, 200
-"""Relative residual of Newton's equation, and maximum number of conjugate gradient steps."""
-SCALING_TOLERANCE, SCALING_STEPS = 1e-3, 50
-"""Deviation of the mean of u_i H_i from one that is accepted at the start; maximum number of steps
-to find the common factor."""
+UNIT_WIDTH = 1 / np.sqrt(2 * np.pi)
+"""Width of a kernel of height one."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +56,13 @@ class MixingProblem:
     width: float
     variance: np.ndarray
     temperature: float
+    least_size: int = 0
+    """Minimum number of rows after padding. Problems that share it share compiled programs."""
+
+    @property
+    def size(self) -> int:
+        """The number of rows after padding."""
+        return max(self.least_size, bucket(len(self.rows)))
 
     def kernel(self, points: np.ndarray) -> np.ndarray:
         """The kernels K (N, n), in units of their height."""
@@ -74,6 +77,12 @@ class MixingProblem:
         """The logarithm of the kernel's height."""
         return log_height(self.rows.shape[1], self.width)
 
+    def prior_log_slopes(self) -> np.ndarray:
+        """-log H (n,) under the prior, in units of the kernel's height."""
+        # A normal of variance `variance`, blurred by the kernel.
+        wide = self.variance + self.width**2
+        return 0.5 * (np.log(wide / self.width**2) + self.rows**2 / wide).sum(axis=1)
+
     def local_variance(self, potential: np.ndarray) -> np.ndarray:
         """Lower bound (k, d) on the variance of the Gibbs measure near k points.
 
@@ -82,13 +91,29 @@ class MixingProblem:
         """
         return 1 / (1 / self.variance + potential[:, None] / self.width**2)
 
+    def posed(self, unit: float = 1.0) -> FiniteSum:
+        """The same problem in double precision, with padded rows and lengths in this unit.
+
+        Padding has no weight.
+        """
+        with jax.enable_x64(True):
+            return FiniteSum(
+                GaussianKernel(padded(self.rows / unit, self.size), self.width / unit),
+                NegLog(),
+                temperature=self.temperature,
+                l2=self.temperature / (2 * self.variance / unit**2),
+                weights=padded(self.weights, self.size),
+            )
+
 
 @dataclass
 class NewtonLog:
-    """The history of Newton's method over all supports of a fit, and its limit on steps."""
+    """The history of the solves of a fit, one on each support, and a limit on Newton's steps."""
 
     limit: int
-    steps: list[dict[str, float]] = field(default_factory=list)
+    solves: list[dict[str, float]] = field(default_factory=list)
+    steps: int = 0
+    """Number of Newton steps of all solves."""
     passes: int = 0
     """Number of products with the kernel matrix: of all rows with all points."""
     began: float = field(default_factory=time.perf_counter)
@@ -96,12 +121,31 @@ class NewtonLog:
     @property
     def left(self) -> int:
         """The number of steps that are still allowed."""
-        return self.limit - len(self.steps)
+        return self.limit - self.steps
 
-    def add(self, **values: float) -> None:
-        """Append a step, with the work done so far."""
-        work = {"pulls": 0, "passes": self.passes, "seconds": time.perf_counter() - self.began}
-        self.steps.append({"iteration": len(self.steps) + 1, **values, **work})
+    def add(self, solved: Solved, problem: MixingProblem) -> None:
+        """Append a solve, with the work done so far."""
+        steps, omega, n = int(solved.steps) - 1, problem.weights, len(problem.rows)
+        self.steps += steps
+        # A product of the solve is a pair: one of the matrix, one of its transpose.
+        self.passes += 2 * int(solved.products)
+        moments, mean = (np.asarray(a)[:n] for a in (solved.point.moments, solved.point.mean))
+        ratio = mean / moments
+        self.solves.append(
+            {
+                "iteration": len(self.solves) + 1,
+                "inner_steps": steps,
+                # Primal minus dual value at these weights and slopes is the Fenchel-Young gap of
+                # the loss: the entropies cancel because the weights are those of the Gibbs measure.
+                "gap": float(omega @ (ratio - 1 - np.log(ratio))),
+                "loss_moments": float(-omega @ np.log(moments)) - problem.log_height,
+                "loss_particles": float(-omega @ np.log(mean)) - problem.log_height,
+                "effective": float(1 / np.exp(2 * np.asarray(solved.point.log_weights)).sum()),
+                "pulls": 0,
+                "passes": self.passes,
+                "seconds": time.perf_counter() - self.began,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -111,7 +155,7 @@ class Support:
     Attributes:
         points: (N, d).
         weights: (N,), which sum to one.
-        log_slopes: (n,), v_i = log u_i with u_i in units of one over the kernel's height.
+        log_slopes: (n,), log u_i with u_i in units of one over the kernel's height.
         potential: (N,), phi at the points.
         converged: whether the weights are optimal on these points.
     """
@@ -135,138 +179,76 @@ class Support:
         return replace(self, log_slopes=log_slopes, potential=potential)
 
 
-class _Iterate(NamedTuple):
-    """A point v of Newton's method, and what is known there."""
+def optimum(
+    problem: MixingProblem,
+    points: np.ndarray,
+    log_base: np.ndarray,
+    log: NewtonLog,
+    log_slopes: np.ndarray | None = None,
+) -> Support:
+    """The optimal measure on given points.
 
-    v: np.ndarray
-    value: float
-    weights: np.ndarray
-    potential: np.ndarray
-
-
-class SupportDual:
-    """The negative dual on given points as a function of v = log u, and Newton's method for it."""
-
-    def __init__(
-        self, problem: MixingProblem, points: np.ndarray, log_base: np.ndarray, log: NewtonLog
-    ):
-        self.problem, self.points, self.log_base, self.log = problem, points, log_base, log
-        self.kernel = problem.kernel(points)
-
-    def first(self) -> np.ndarray:
-        """The v that belongs to the moments of the prior: -log H under the base weights."""
-        return -np.log(np.exp(self.log_base - log_sum_exp(self.log_base)) @ self.kernel)
-
-    def potential(self, v: np.ndarray) -> np.ndarray:
-        """The potential phi at the points: log-density of the Gibbs measure against the prior."""
-        self.log.passes += 1
-        return self.kernel @ (self.problem.weights * np.exp(v)) / self.problem.temperature
-
-    def value(self, v: np.ndarray, potential: np.ndarray) -> tuple[float, np.ndarray]:
-        """The negative dual without its constant, and the weights of the Gibbs measure."""
-        total = log_sum_exp(self.log_base + potential)
-        value = float(self.problem.temperature * total - self.problem.weights @ v)
-        return value, np.exp(self.log_base + potential - total)
-
-    def scaled(self, v: np.ndarray) -> np.ndarray:
-        """The vector v plus its best common shift: the mean of u_i H_i is then one."""
-        # A shift c multiplies phi by e^c. With E and Var under the weights at this c, the negative
-        # dual has the derivatives  temperature E[e^c phi] - 1  and
-        # temperature (Var[e^c phi] + E[e^c phi])  in c: Newton's method in one variable.
-        temperature = self.problem.temperature
-        potential, shift = self.potential(v), 0.0
-        for _ in range(SCALING_STEPS):
-            _, weights = self.value(v, np.exp(shift) * potential)
-            mean = weights @ potential * np.exp(shift)
-            slope = temperature * mean - 1
-            if abs(slope) < SCALING_TOLERANCE:
-                break
-            variance = weights @ (np.exp(shift) * potential - mean) ** 2
-            # Steps are cut: a factor that is far too large puts all weight on one point, and from
-            # there Newton's steps back have a length of about one.
-            shift -= np.clip(slope / (temperature * (variance + mean)), -1, 1)
-        return v + shift
-
-    def maximise(self, v: np.ndarray) -> Support:
-        """Maximise the dual by Newton's method, starting at v."""
-        v = self.scaled(v)
-        now = self._at(v)
-        converged = False
-        while not converged and self.log.left > 0:
-            step, decrement, reached = self._direction(now)
-            converged, length = decrement < TOLERANCE, 0.0
-            if not converged:
-                now, length = self._search(now, step, decrement)
-            self.log.add(**reached, step_size=length)
-            if not converged and length < SHORTEST:
-                break  # no descent: rounding errors or NaNs
-        return Support(self.points, now.weights, now.v, now.potential, converged)
-
-    def _at(self, v: np.ndarray) -> _Iterate:
-        potential = self.potential(v)
-        value, weights = self.value(v, potential)
-        return _Iterate(v, value, weights, potential)
-
-    def _direction(self, now: _Iterate) -> tuple[np.ndarray, float, dict[str, float]]:
-        """Newton's step, its decrement, and the entries of the history at this point."""
-        omega, v = self.problem.weights, now.v
-        moments = now.weights @ self.kernel
-        # The derivative by v_i is omega_i (u_i H_i - 1): the optimum has u_i = 1 / H_i.
-        ratio = np.exp(v) * moments
-        gradient = omega * (ratio - 1)
-        step = self._newton_step(gradient, omega * np.exp(v), moments, now.weights)
-        # Primal minus dual value at these weights and slopes is the Fenchel-Young gap of the loss:
-        # the entropies cancel because the weights are those of the Gibbs measure.
-        reached = {
-            "gap": float(omega @ (ratio - 1 - np.log(ratio))),
-            "loss_moments": float(omega @ v) - self.problem.log_height,
-            "loss_particles": float(-omega @ np.log(moments)) - self.problem.log_height,
-            "effective": effective_number(now.weights),
-        }
-        return step, float(-gradient @ step), reached
-
-    def _search(self, now: _Iterate, step: np.ndarray, decrement: float) -> tuple[_Iterate, float]:
-        """Backtrack along the step until the value falls enough; the new point and the length."""
-        # Slopes are exponentials of v, which Newton's quadratic model does not follow far: the
-        # search starts at a change of at most LONGEST.
-        length = min(1.0, LONGEST / np.abs(step).max())
-        while True:
-            trial = self._at(now.v + length * step)
-            enough = trial.value <= now.value - DESCENT * length * decrement
-            if enough or length < SHORTEST:
-                return trial, length
-            length /= 2
-
-    def _newton_step(
-        self, gradient: np.ndarray, s: np.ndarray, moments: np.ndarray, weights: np.ndarray
-    ) -> np.ndarray:
-        """The solution of Newton's equation by preconditioned conjugate gradients.
-
-        With s_i = omega_i u_i the Hessian is diag(s H) + diag(s) Cov_w(K) diag(s) / temperature.
-        It is positive definite, and its diagonal is the preconditioner.
-        """
-        n, temperature = len(s), self.problem.temperature
-        variance = np.maximum(
-            np.einsum("r,ri,ri->i", weights, self.kernel, self.kernel) - moments**2, 0
+    Args:
+        problem: rows, kernel and prior.
+        points: (N, d).
+        log_base: (N,), log b up to a constant.
+        log: history to which the solve is appended; it also limits the number of steps.
+        log_slopes: the start, by default that of the prior.
+    """
+    n = len(problem.rows)
+    start = problem.prior_log_slopes() if log_slopes is None else log_slopes
+    # In this unit of length the kernel has height one. Moments are then far from overflow, however
+    # many dimensions there are, and they change little from one width to the next.
+    unit = problem.width / UNIT_WIDTH
+    highest = np.log(HIGHEST_POTENTIAL * problem.temperature / problem.weights)
+    start = np.minimum(start, np.minimum(highest, -LOWEST_EXPONENT))
+    # Padding may have any moment.
+    moments = np.exp(-padded(start, problem.size))
+    with jax.enable_x64(True):
+        posed, cloud = traced(problem.posed(unit)), jnp.asarray(points / unit)
+        matrix = _kernel(posed.features, cloud)
+        solved, potential = _solve(
+            posed, cloud, matrix, jnp.asarray(log_base), jnp.asarray(moments), jnp.asarray(log.left)
         )
-        diagonal = s * moments + s**2 * variance / temperature
-
-        def hessian(x: np.ndarray) -> np.ndarray:
-            # The covariance (n, n) is not formed: two products with the kernel matrix apply it.
-            x = x.ravel()
-            self.log.passes += 2
-            seen = self.kernel @ (s * x)
-            seen = weights * (seen - weights @ seen)
-            return s * moments * x + s * (seen @ self.kernel) / temperature
-
-        return cg(
-            _operator(n, hessian),
-            -gradient,
-            rtol=CG_TOLERANCE,
-            maxiter=CG_STEPS,
-            M=_operator(n, lambda x: x.ravel() / diagonal),
-        )[0]
+    log.add(solved, problem)
+    weights = np.exp(np.asarray(solved.point.log_weights))
+    return Support(
+        points,
+        weights / weights.sum(),
+        -np.log(np.asarray(solved.point.moments)[:n]),
+        np.asarray(potential),
+        float(solved.decrement) <= TOLERANCE,
+    )
 
 
-def _operator(size: int, product: Callable[[np.ndarray], np.ndarray]) -> LinearOperator:
-    return LinearOperator((size, size), matvec=product, dtype=np.float64)  # type: ignore[call-arg]
+@compiled
+def _kernel(features: GaussianKernel, points: Float[Array, "m d"]) -> Float[Array, "m n"]:
+    """The kernels of all points at all rows: the largest array of a fit."""
+    return jnp.maximum(features.values(points, features.rows), np.exp(LOWEST_EXPONENT))
+
+
+# The loops of this program call products with the matrix, which are compiled already. What is left
+# works on vectors, and optimising it would take longer than it takes to run.
+@partial(compiled, level=0)
+def _solve(
+    problem: FiniteSum,
+    points: Float[Array, "m d"],
+    matrix: Float[Array, "m n"],
+    log_base: Float[Array, "m"],
+    moments: Float[Array, "n"],
+    steps: Array,
+) -> tuple[Solved, Float[Array, "m"]]:
+    """The optimum on the points after at most `steps` Newton steps, and phi there."""
+    cloud = SeenCloud(problem.features, points, matrix)
+    solved = maximise_on_cloud(
+        problem,
+        cloud,
+        log_base,
+        1.0,
+        moments,
+        tolerance=TOLERANCE,
+        most_steps=steps + 1,
+        by_products=True,
+    )
+    slopes = problem.weigh(problem.slope(solved.point.moments))
+    return solved, -cloud.potential(slopes) / problem.temperature

@@ -51,11 +51,12 @@ def verdict_warning(
     certificate: Certificate | None,
     solution: Solution,
     tol: float,
+    done: int,
     max_iter: int,
     *,
     stacklevel: int = 3,
 ) -> None:
-    """Warn about a fit that is not certified to `tol`, and say what would help.
+    """Warn about a fit that is not certified to `tol` after `done` iterations; say what would help.
 
     `stacklevel` counts the calls up to the user's line: this function, `fit`, and what is between.
     """
@@ -70,7 +71,6 @@ def verdict_warning(
             "A higher temperature makes the problem easier; more particles help, too."
         )
     elif certificate.bound > tol:
-        done = len(solution.history["iteration"])
         message = (
             f"stopped after {done} of max_iter={max_iter} iterations with duality_gap_ = "
             f"{certificate.bound:.3g} above tol={tol:g}. Raise max_iter or particles, or the "
