@@ -11,7 +11,7 @@ run's own cloud after further moves.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -43,8 +43,17 @@ STREAM = 0x63657274
 """Separates the randomness of a certificate from that of a run with the same seed."""
 
 
+@runtime_checkable
+class Certifiable(Protocol):
+    """A result that knows how to certify itself, such as a `Painting`."""
+
+    def certify(self, *, seed: int = 0) -> Certificate:
+        """The certificate; the seed decides its draws."""
+        ...
+
+
 def certify(
-    solution: Solution,
+    solution: Solution | Certifiable,
     *,
     seed: int = 0,
     particles: int = SIZE,
@@ -59,7 +68,8 @@ def certify(
     first, are those of the islands.
 
     Args:
-        solution: what `solve` returned; `solution.dual` is certified.
+        solution: what `solve` returned; `solution.dual` is certified. For a `Painting` only the
+            explicit mixture is: chains do not mix at its temperature, and no islands are drawn.
         seed: the seed of the islands' noise, which is independent of the run's.
         particles: the size of each of the eight islands.
         budget: gradient passes over the islands at the target, once the path has led there; the
@@ -75,7 +85,9 @@ def certify(
     (True, True)
     """
     if not isinstance(solution, Solution):
-        raise invalid("certify", "solution", "a Solution", solution)
+        if not isinstance(solution, Certifiable):
+            raise invalid("certify", "solution", "a Solution or a Painting", solution)
+        return solution.certify(seed=seed_number("certify", seed))
     size = whole("certify", "particles", particles, least=8)
     budget = whole("certify", "budget", budget)
     seed = seed_number("certify", seed)
