@@ -36,6 +36,7 @@ from .certificate import Certificate
 from .evidence import Agreement, Evidence, gather, own_cloud
 from .mixture_bound import smaller_bound
 from .partition import REPLICATES, log_partition, quadrature_applies
+from .witness import contradicts
 
 SIZE, BUDGET = 500, 200
 """Particles per island, and gradient passes at the target, unless the caller says otherwise."""
@@ -63,8 +64,9 @@ def certify(
     """Bound the distance of a solution's Gibbs measure from the global optimum.
 
     With one or two parameters the bound is computed by quadrature. Otherwise, and where quadrature
-    does not resolve the measure, it comes from eight independent islands of particles, and a search
-    by many descents looks for mass that every island has missed. The parameters below, except the
+    does not resolve the measure, it comes from eight independent islands of particles. Eight more
+    on a path of their own, and a search by many descents, look for mass that every island has
+    missed. The parameters below, except the
     first, are those of the islands.
 
     Args:
@@ -158,7 +160,7 @@ def certify_dual(
     snapshots = max(1, -(-budget // (STEPS + JUMPS + 1)))
     count = jnp.asarray(snapshots, jnp.int32)  # an array: another budget does not compile again
     evidence = gather(traced(problem), key, dual.path, own, count, islands=REPLICATES, size=size)
-    return _judge(problem, key, dual, evidence, size, own.shape[0], doubt)
+    return _judge(problem, key, dual, evidence, own, doubt)
 
 
 def _by_quadrature(problem: FiniteSum, dual: Dual) -> Certificate:
@@ -204,8 +206,7 @@ def _judge(
     key: PRNGKeyArray,
     dual: Dual,
     evidence: Evidence,
-    size: int,
-    own_size: int,
+    own: Particles,
     doubt: str,
 ) -> Certificate:
     """Compute the certificate: gap and errors, agreement of the clouds, log Z_g.
@@ -216,7 +217,7 @@ def _judge(
     log_ratios = np.asarray(evidence.islands.log_ratio, np.float64)
     v = np.exp(log_ratios - log_ratios.max())
     v = jnp.asarray(v / v.sum(), problem.dtype)
-    b = len(log_ratios)
+    b, size, _ = evidence.islands.particles.shape
     mean = jnp.tensordot(v, evidence.island_moments, axes=1)
     deviations = evidence.island_moments - mean[None]
     gap = _gap(problem, mean, dual)
@@ -234,7 +235,7 @@ def _judge(
     gap_debiased = float(gap - variance / 2)
 
     independent = problem.weights @ row_dot(curvature, evidence.within) / (b * size)
-    own_noise = problem.weights @ row_dot(curvature, evidence.own_spread) / own_size
+    own_noise = problem.weights @ row_dot(curvature, evidence.own_spread) / own.shape[0]
     agreement = Agreement(
         masses=effective_number(np.asarray(v)) / b,
         between=float(variance),
@@ -244,7 +245,11 @@ def _judge(
     )
     bound = float(gap) + 2 * gap_error
     partition = log_partition(problem, jax.random.fold_in(key, 1), dual.vector, log_ratios)
-    reason = agreement.objection or doubt
+    reason, pulls = agreement.objection or doubt, int(evidence.islands.pulls)
+    if not reason:
+        witness_key = jax.random.fold_in(key, 3)
+        reason, further = contradicts(problem, witness_key, dual.path, own, evidence)
+        pulls += further
     if not reason:
         seen = evidence.islands.particles.reshape(-1, problem.dim)
         search_key = jax.random.fold_in(key, 2)
@@ -267,7 +272,7 @@ def _judge(
         reason=reason,
         islands=b,
         particles=size,
-        pulls=int(evidence.islands.pulls),
+        pulls=pulls,
     )
 
 
