@@ -80,6 +80,7 @@ bench: setup
 	$(BIN)/python benchmarks/neurons.py
 	$(BIN)/python benchmarks/estimators.py
 	$(BIN)/python benchmarks/cold.py
+	$(BIN)/python benchmarks/bounds.py
 
 # The tables of the documentation, measured again.
 tables: setup $(VENV)/.compress

@@ -32,6 +32,9 @@ def test_the_command_paints_several_images_into_several_files(file, tmp_path, ca
     assert main(["paint", str(file), str(second), *options]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert [p["image"] for p in summary["paintings"]] == [str(file), str(second)]
+    for report in summary["paintings"]:
+        assert f"at most {report['bound']:.3g} above" in report["optimality"]
+        assert report["l2"] == 1.5 * report["temperature"] > 0
     assert pixels_of(tmp_path / "photo-out.png").shape == (38, 50, 3)
     assert pixels_of(tmp_path / "grey-out.png").shape == (38, 50)
     further = ["--out", str(tmp_path / "b.png"), "--resume", str(painting), "--iterations", "3"]

@@ -37,7 +37,7 @@ def test_it_renders_at_any_resolution(painting):
 def test_it_says_what_it_is_and_shows_itself(painting):
     text = repr(painting)
     assert "20 triangles, 32 x 24 pixels" in text
-    assert "not verified" in text
+    assert "against the zero dual" in text
     image = Image.open(io.BytesIO(painting._repr_png_()))
     assert np.abs(np.asarray(image) / 255 - painting.picture).max() <= 0.5 / 255 + 1e-6
 

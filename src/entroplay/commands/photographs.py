@@ -58,8 +58,10 @@ def paint_all(options: argparse.Namespace, say: Say) -> dict[str, Any]:
     reports, status = [], "done"
     for job in map(Job, images, pixels, outputs):
         painting = _paint(job, origin, options, say)
+        # Files first: whoever interrupts the certificate keeps the painting.
+        files = _write(painting, job, options, say)
         say(painting)
-        reports.append(_report(job, painting) | {"files": _write(painting, job, options, say)})
+        reports.append(_report(job, painting) | {"files": files})
         if painting.solution.status == "interrupted":
             status = "interrupted"
             break
@@ -133,7 +135,7 @@ def _paint(job: Job, origin: Origin, options: argparse.Namespace, say: Say) -> P
 
 def _report(job: Job, painting: Painting) -> dict[str, Any]:
     """What the summary says about one painting."""
-    solution = painting.solution
+    solution, certificate = painting.solution, painting.certificate
     seconds = solution.history["seconds"]
     return {
         "image": job.image,
@@ -143,7 +145,11 @@ def _report(job: Job, painting: Painting) -> dict[str, Any]:
         "mse": painting.mse,
         "psnr": painting.psnr,
         "seconds": float(seconds[-1]) if len(seconds) else 0.0,
-        "optimality": "not verified",
+        "temperature": float(solution.problem.temperature),
+        "l2": np.asarray(solution.problem.l2).tolist(),
+        "bound": certificate.bound,
+        "best_constant": certificate.best_constant,
+        "optimality": certificate.verdict,
     }
 
 

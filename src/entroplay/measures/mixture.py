@@ -147,8 +147,12 @@ class Mixture:
         """KL(rho(theta) | p) at draws of mu."""
         log_p, found = np.log(self.weights), []
         for joint in self._log_joint(self._draw(rng, draws)):
-            log_rho = joint - logsumexp(joint, axis=1, keepdims=True)
-            found.append((np.exp(log_rho) * (log_rho - log_p)).sum(axis=1))
+            # With rho = e / sum e, the divergence is E_rho[joint - log p] - log sum exp joint.
+            largest = joint.max(axis=1)
+            e = np.exp(joint - largest[:, None])
+            total = e.sum(axis=1)
+            mean = np.einsum("qr,qr->q", e, joint - log_p) / total
+            found.append(mean - largest - np.log(total))
         # Rounding may leave the divergence slightly negative.
         return np.maximum(np.concatenate(found), 0)
 

@@ -48,7 +48,7 @@ STEPS, DAMPING = 10, 0.3
 Components that settle completely gather at few places, and no weights of these reproduce the
 moments any more: for a network and temperatures from 3e-2 to 3e-5, the objective is lowest after
 8 to 12 steps."""
-NARROWER = (0.2, 0.05, 0.02, 0.01, 0.003)
+NARROWER = (0.2, 0.05, 0.02, 0.01, 0.003, 0.001)
 """Deviations of components that keep the run's weights, relative to the prior's."""
 WIDEST = 2.0
 """Maximum deviation of a component, relative to the prior's: where U is concave, the precision

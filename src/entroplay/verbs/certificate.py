@@ -15,7 +15,8 @@ class Certificate:
 
     Attributes:
         gap: L(q_g) - D(g), by quadrature with one or two parameters, otherwise plug-in at the
-            islands' moments; the latter is biased upwards by noise.
+            islands' moments; the latter is biased upwards by noise. NaN if q_g was not judged, as
+            for paintings; so are the other numbers about q_g.
         gap_error: the error of the quadrature, or the standard error of the plug-in gap, to second
             order, so that it does not vanish at the optimum.
         gap_debiased: the gap less its noise bias.
@@ -28,7 +29,8 @@ class Certificate:
         dual: the number below min L with which it is compared, with `dual_error`: D(g), or D(0).
         log_partition: log Z_g, with `log_partition_error` and the `method` that gave it.
         reason: why the bound is not verified; empty if it is.
-        islands: the number of independent clouds; none are needed where quadrature applies.
+        islands: the number of independent clouds; none are needed where quadrature applies or
+            where q_g is not judged.
         particles: the number of particles in each island.
         pulls: gradient passes over all particles of the islands.
         measure: what the bound is about: "gibbs" for q_g, "mixture" for `solution.measure`.
@@ -91,6 +93,12 @@ class Certificate:
         return f"at most {self.bound:.3g} above the global optimum ({trust}{little})"
 
     def __repr__(self) -> str:
+        values = (
+            f"  primal {self.primal:.8g} +- {self.primal_error:.1g}, "
+            f"dual {self.dual:.8g} +- {self.dual_error:.1g}"
+        )
+        if isnan(self.gap):
+            return f"Certificate: {self.verdict}\n{values}, the Gibbs measure was not judged"
         source = "by quadrature"
         if self.islands:
             source = (
@@ -100,8 +108,7 @@ class Certificate:
         return (
             f"Certificate: {self.verdict}\n"
             f"  gap {self.gap:.3g} +- {self.gap_error:.1g}, {source}\n"
-            f"  primal {self.primal:.8g} +- {self.primal_error:.1g}, "
-            f"dual {self.dual:.8g} +- {self.dual_error:.1g}, "
+            f"{values}, "
             f"log-partition {self.log_partition:.6g} +- {self.log_partition_error:.1g} "
             f"by {self.method}"
         )

@@ -11,7 +11,7 @@ run's own cloud after further moves.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,7 @@ from .certificate import Certificate
 from .evidence import Agreement, Evidence, gather, own_cloud
 from .mixture_bound import smaller_bound
 from .partition import REPLICATES, log_partition, quadrature_applies
+from .witness import contradicts
 
 SIZE, BUDGET = 500, 200
 """Particles per island, and gradient passes at the target, unless the caller says otherwise."""
@@ -43,8 +44,17 @@ STREAM = 0x63657274
 """Separates the randomness of a certificate from that of a run with the same seed."""
 
 
+@runtime_checkable
+class Certifiable(Protocol):
+    """A result that knows how to certify itself, such as a `Painting`."""
+
+    def certify(self, *, seed: int = 0) -> Certificate:
+        """The certificate; the seed decides its draws."""
+        ...
+
+
 def certify(
-    solution: Solution,
+    solution: Solution | Certifiable,
     *,
     seed: int = 0,
     particles: int = SIZE,
@@ -54,12 +64,14 @@ def certify(
     """Bound the distance of a solution's Gibbs measure from the global optimum.
 
     With one or two parameters the bound is computed by quadrature. Otherwise, and where quadrature
-    does not resolve the measure, it comes from eight independent islands of particles, and a search
-    by many descents looks for mass that every island has missed. The parameters below, except the
+    does not resolve the measure, it comes from eight independent islands of particles. Eight more
+    on a path of their own, and a search by many descents, look for mass that every island has
+    missed. The parameters below, except the
     first, are those of the islands.
 
     Args:
-        solution: what `solve` returned; `solution.dual` is certified.
+        solution: what `solve` returned; `solution.dual` is certified. For a `Painting` only the
+            explicit mixture is: chains do not mix at its temperature, and no islands are drawn.
         seed: the seed of the islands' noise, which is independent of the run's.
         particles: the size of each of the eight islands.
         budget: gradient passes over the islands at the target, once the path has led there; the
@@ -75,7 +87,9 @@ def certify(
     (True, True)
     """
     if not isinstance(solution, Solution):
-        raise invalid("certify", "solution", "a Solution", solution)
+        if not isinstance(solution, Certifiable):
+            raise invalid("certify", "solution", "a Solution or a Painting", solution)
+        return solution.certify(seed=seed_number("certify", seed))
     size = whole("certify", "particles", particles, least=8)
     budget = whole("certify", "budget", budget)
     seed = seed_number("certify", seed)
@@ -146,7 +160,7 @@ def certify_dual(
     snapshots = max(1, -(-budget // (STEPS + JUMPS + 1)))
     count = jnp.asarray(snapshots, jnp.int32)  # an array: another budget does not compile again
     evidence = gather(traced(problem), key, dual.path, own, count, islands=REPLICATES, size=size)
-    return _judge(problem, key, dual, evidence, size, own.shape[0], doubt)
+    return _judge(problem, key, dual, evidence, own, doubt)
 
 
 def _by_quadrature(problem: FiniteSum, dual: Dual) -> Certificate:
@@ -192,8 +206,7 @@ def _judge(
     key: PRNGKeyArray,
     dual: Dual,
     evidence: Evidence,
-    size: int,
-    own_size: int,
+    own: Particles,
     doubt: str,
 ) -> Certificate:
     """Compute the certificate: gap and errors, agreement of the clouds, log Z_g.
@@ -204,7 +217,7 @@ def _judge(
     log_ratios = np.asarray(evidence.islands.log_ratio, np.float64)
     v = np.exp(log_ratios - log_ratios.max())
     v = jnp.asarray(v / v.sum(), problem.dtype)
-    b = len(log_ratios)
+    b, size, _ = evidence.islands.particles.shape
     mean = jnp.tensordot(v, evidence.island_moments, axes=1)
     deviations = evidence.island_moments - mean[None]
     gap = _gap(problem, mean, dual)
@@ -222,7 +235,7 @@ def _judge(
     gap_debiased = float(gap - variance / 2)
 
     independent = problem.weights @ row_dot(curvature, evidence.within) / (b * size)
-    own_noise = problem.weights @ row_dot(curvature, evidence.own_spread) / own_size
+    own_noise = problem.weights @ row_dot(curvature, evidence.own_spread) / own.shape[0]
     agreement = Agreement(
         masses=effective_number(np.asarray(v)) / b,
         between=float(variance),
@@ -232,7 +245,11 @@ def _judge(
     )
     bound = float(gap) + 2 * gap_error
     partition = log_partition(problem, jax.random.fold_in(key, 1), dual.vector, log_ratios)
-    reason = agreement.objection or doubt
+    reason, pulls = agreement.objection or doubt, int(evidence.islands.pulls)
+    if not reason:
+        witness_key = jax.random.fold_in(key, 3)
+        reason, further = contradicts(problem, witness_key, dual.path, own, evidence)
+        pulls += further
     if not reason:
         seen = evidence.islands.particles.reshape(-1, problem.dim)
         search_key = jax.random.fold_in(key, 2)
@@ -255,7 +272,7 @@ def _judge(
         reason=reason,
         islands=b,
         particles=size,
-        pulls=int(evidence.islands.pulls),
+        pulls=pulls,
     )
 
 
