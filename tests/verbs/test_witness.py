@@ -27,7 +27,7 @@ def evidence(problem, log_ratio, spread=0.1, shift=0.0):
     )
     moments = jnp.asarray(shift + 0.01 * np.outer(offsets, np.ones(n)), jnp.float32)
     zero = jnp.zeros(n)
-    return Evidence(islands, moments, zero, zero, zero)
+    return Evidence(islands, moments, zero)
 
 
 def test_more_mass_on_another_path_is_an_objection():

@@ -172,16 +172,21 @@ def _weights(
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "m"]:
     """The weights with the lowest objective to which the dual solve leads; else equal ones."""
-    base = None if start is Base.EVEN else _uneven_base(smooth, components, rng)
-    parts = (smooth, components, dual, moments, base)
+    if len(components) == 1:
+        return np.ones(1)
+    # NaN stands for the base weights that only the features know: both kinds share one program.
+    base = np.full(len(components), np.nan)
+    if start is Base.UNEVEN:
+        base = _uneven_base(smooth, components, rng)
     features = smooth.features
     assert isinstance(features, SmoothedMap)
     if moments.size <= DOUBLE and features.exact:
         with jax.enable_x64(True):
-            weights = np.asarray(_solve(*in_double(parts)))
+            parts = in_double((smooth, components, dual, moments, base))
+            weights = np.asarray(_solve(*parts))
     else:
-        base = None if base is None else jnp.asarray(base, smooth.dtype)
-        weights = np.asarray(_solve(*parts[:-1], base), np.float64)
+        parts = (smooth, components, dual, moments, jnp.asarray(base, smooth.dtype))
+        weights = np.asarray(_solve(*parts), np.float64)
     fine = np.isfinite(weights).all() and abs(weights.sum() - 1) < 1e-3
     return weights if fine else np.full(len(weights), 1 / len(weights))
 
@@ -192,12 +197,15 @@ def _solve(
     components: Float[Array, "m dd"],
     dual: Moments,
     moments: Moments,
-    base: Float[Array, "m"] | None,
+    base: Float[Array, "m"],
 ) -> Float[Array, "m"]:
-    """p, by the dual solve on the components' smoothed features."""
+    """p, by the dual solve on the components' smoothed features.
+
+    Where `base` is NaN, base weights are even for draws of q_g.
+    """
     cloud = SeenCloud.of(smooth.features, components)
-    if base is None:
-        base = cloud.potential(smooth.weigh(dual)) / smooth.temperature
+    even = cloud.potential(smooth.weigh(dual)) / smooth.temperature
+    base = jnp.where(jnp.isnan(base), even, base)
     return jnp.exp(maximise_on_cloud(smooth, cloud, base, 1.0, moments).point.log_weights)
 
 

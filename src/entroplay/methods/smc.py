@@ -163,7 +163,7 @@ def move_on(
     return jax.lax.while_loop(going, batch, begin)[1]
 
 
-@eqx.filter_jit
+@compiled
 def follow(
     problem: FiniteSum,
     key: PRNGKeyArray,

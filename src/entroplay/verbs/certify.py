@@ -33,7 +33,7 @@ from ..runs.observers import PATH
 from ..runs.solution import Solution
 from .adversary import missed_mass
 from .certificate import Certificate
-from .evidence import Agreement, Evidence, gather, own_cloud
+from .evidence import Agreement, Evidence, OwnCloud, gather, moved_on, own_cloud
 from .mixture_bound import smaller_bound
 from .partition import REPLICATES, log_partition, quadrature_applies
 from .witness import contradicts
@@ -158,9 +158,11 @@ def certify_dual(
             doubt = "quadrature does not resolve the measure"
     key = jax.random.fold_in(jax.random.key(seed), STREAM)
     snapshots = max(1, -(-budget // (STEPS + JUMPS + 1)))
-    count = jnp.asarray(snapshots, jnp.int32)  # an array: another budget does not compile again
-    evidence = gather(traced(problem), key, dual.path, own, count, islands=REPLICATES, size=size)
-    return _judge(problem, key, dual, evidence, own, doubt)
+    posed, (walk_key, own_key) = traced(problem), jax.random.split(key)
+    evidence = gather(posed, walk_key, dual.path, snapshots, islands=REPLICATES, size=size)
+    moved = moved_on(posed, own_key, dual.vector, own, evidence.islands)
+    independent = min(own.shape[0], REPLICATES * size)
+    return _judge(problem, key, dual, evidence, OwnCloud.of(moved, independent), doubt)
 
 
 def _by_quadrature(problem: FiniteSum, dual: Dual) -> Certificate:
@@ -206,7 +208,7 @@ def _judge(
     key: PRNGKeyArray,
     dual: Dual,
     evidence: Evidence,
-    own: Particles,
+    own: OwnCloud,
     doubt: str,
 ) -> Certificate:
     """Compute the certificate: gap and errors, agreement of the clouds, log Z_g.
@@ -235,12 +237,12 @@ def _judge(
     gap_debiased = float(gap - variance / 2)
 
     independent = problem.weights @ row_dot(curvature, evidence.within) / (b * size)
-    own_noise = problem.weights @ row_dot(curvature, evidence.own_spread) / own.shape[0]
+    own_noise = problem.weights @ row_dot(curvature, own.spread) / own.particles
     agreement = Agreement(
         masses=effective_number(np.asarray(v)) / b,
         between=float(variance),
         independent=float(independent),
-        distance=float(_square(problem, curvature, evidence.own_moments - mean)),
+        distance=float(_square(problem, curvature, own.moments - mean)),
         expected=float(variance + own_noise),
     )
     bound = float(gap) + 2 * gap_error
@@ -248,7 +250,7 @@ def _judge(
     reason, pulls = agreement.objection or doubt, int(evidence.islands.pulls)
     if not reason:
         witness_key = jax.random.fold_in(key, 3)
-        reason, further = contradicts(problem, witness_key, dual.path, own, evidence)
+        reason, further = contradicts(problem, witness_key, dual.path, evidence)
         pulls += further
     if not reason:
         seen = evidence.islands.particles.reshape(-1, problem.dim)

@@ -27,7 +27,7 @@ With errors from eight islands, one dominant direction exceeds it in about one c
 (F distribution with 1 and 7 degrees of freedom).
 """
 OWN_BATCHES = 4
-"""Number of batches of Langevin steps by which the run's own cloud is moved on."""
+"""Number of batches of moves by which the run's own cloud is moved on."""
 
 
 def own_cloud(particles: Particles, weights: Float[Array, "m"]) -> Float[Array, "own d"]:
@@ -40,73 +40,99 @@ def own_cloud(particles: Particles, weights: Float[Array, "m"]) -> Float[Array, 
 
 
 class Evidence(eqx.Module):
-    """Estimates of E_q[h] by the islands and by the run's own cloud."""
+    """Estimates of E_q[h] by independent islands."""
 
     islands: Islands
     island_moments: Float[Array, "b n *c"]
     within: Float[Array, "n *cc"]
     """Covariance of h under q_g, over all islands."""
-    own_moments: Moments
-    own_spread: Float[Array, "n *cc"]
 
 
-@compiled
 def gather(
     problem: FiniteSum,
     key: PRNGKeyArray,
     path: Float[Array, "k n *c"],
-    own: Particles,
-    snapshots: Int[Array, ""],
+    snapshots: int,
     *,
     islands: int,
     size: int,
 ) -> Evidence:
-    """Lead islands along the path, average their moments at its end, move the run's own cloud."""
-    walk_key, stay_key, own_key = jax.random.split(key, 3)
+    """Lead islands along the path, then average their moments over `snapshots` batches of moves."""
+    walk_key, stay_key = jax.random.split(key)
     state = follow(
         problem, walk_key, path, islands=islands, particles=size, steps=STEPS, jumps=JUMPS,
         stages=STAGES,
     )  # fmt: skip
-    gibbs = Gibbs(problem, path[-1])
+    return _stay(problem, stay_key, path[-1], state, jnp.asarray(snapshots, jnp.int32))
+
+
+def moved_on(
+    problem: FiniteSum, key: PRNGKeyArray, dual: Moments, own: Particles, islands: Islands
+) -> Evidence:
+    """The run's own cloud after further moves with the islands' step size.
+
+    Particles that had not moved yet would otherwise reproduce the moments they started from. The
+    cloud is spread over as many islands of the same size: it goes through the same program.
+    """
+    b, m, d = islands.particles.shape
+    # Equally spaced, some repeatedly if the cloud is smaller: copies part in the first moves.
+    chosen = np.arange(b * m) * own.shape[0] // (b * m)
+    # Neighbours may be copies of one particle: every island gets particles from everywhere.
+    spread = np.asarray(own)[chosen].reshape(m, b, d).swapaxes(0, 1)
+    begin = islands._replace(particles=jnp.asarray(spread, problem.dtype))
+    return _stay(problem, key, dual, begin, jnp.asarray(OWN_BATCHES, jnp.int32))
+
+
+@compiled
+def _stay(
+    problem: FiniteSum,
+    key: PRNGKeyArray,
+    dual: Moments,
+    state: Islands,
+    snapshots: Int[Array, ""],
+) -> Evidence:
+    """Move islands that are at q_g; their moments are averaged over the batches of moves."""
+    gibbs, (b, m, d) = Gibbs(problem, dual), state.particles.shape
 
     def snapshot(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         """One batch of moves of all islands, whose moments then enter the average."""
         particles, total, pulls = carry
         walkers, _, moved = metropolis_moves(
-            jax.random.fold_in(stay_key, index),
+            jax.random.fold_in(key, index),
             gibbs,
-            particles.reshape(-1, problem.dim),
+            particles.reshape(b * m, d),
             state.adaptation,
             steps=STEPS,
             jumps=JUMPS,
             leaps=1,
-            islands=islands,
+            islands=b,
             adapt=False,
         )
-        particles = walkers.particles.reshape(particles.shape)
+        particles = walkers.particles.reshape(b, m, d)
         seen = jax.lax.map(problem.features.average, particles)
         return particles, total + seen, pulls + moved.pulls
 
-    zero = jnp.zeros((islands, *problem.features.shape), problem.dtype)
+    zero = jnp.zeros((b, *problem.features.shape), problem.dtype)
     begin = (state.particles, zero, state.pulls)
     particles, total, pulls = jax.lax.fori_loop(0, snapshots, snapshot, begin)
-    _, within = problem.features.mean_and_covariance(particles.reshape(-1, problem.dim))
+    _, within = problem.features.mean_and_covariance(particles.reshape(b * m, d))
+    moved = state._replace(particles=particles, pulls=pulls)
+    return Evidence(moved, total / snapshots.astype(problem.dtype), within)
 
-    # The run's own cloud is moved on with the islands' step size: particles that had not moved yet
-    # would otherwise reproduce the moments they started from.
-    own = own.astype(problem.dtype)
-    walkers, _, _ = metropolis_moves(
-        jax.random.fold_in(own_key, 0),
-        gibbs,
-        own,
-        state.adaptation,
-        steps=OWN_BATCHES * STEPS,
-        adapt=False,
-    )
-    own_moments, own_spread = problem.features.mean_and_covariance(walkers.particles)
-    state = state._replace(particles=particles, pulls=pulls)
-    moments = total / snapshots.astype(problem.dtype)
-    return Evidence(state, moments, within, own_moments, own_spread)
+
+class OwnCloud(NamedTuple):
+    """What the run's own cloud says after further moves."""
+
+    moments: Moments
+    spread: Float[Array, "n *cc"]
+    """Covariance of h over the cloud."""
+    particles: int
+    """Number of particles that are independent at best."""
+
+    @staticmethod
+    def of(moved: Evidence, particles: int) -> OwnCloud:
+        """The mean over the islands into which the cloud was spread."""
+        return OwnCloud(jnp.mean(moved.island_moments, axis=0), moved.within, particles)
 
 
 class Agreement(NamedTuple):

@@ -22,7 +22,6 @@ from scipy.stats import t as student
 
 from ..base.compilation import traced
 from ..measures.gap import rowwise_square
-from ..problems.features.base import Particles
 from ..problems.problem import FiniteSum
 from .adversary import LARGE_PART
 from .evidence import Evidence, gather
@@ -42,7 +41,7 @@ first function, where the masses agree, ratios are up to 25."""
 
 
 class Estimate(NamedTuple):
-    """What a set of islands says: log(Z_g / Z_0), its error, and the moments with their variance."""
+    """What a set of islands says: log(Z_g / Z_0) and the moments, with their errors."""
 
     log_ratio: float
     error: float
@@ -66,13 +65,11 @@ def contradicts(
     problem: FiniteSum,
     key: PRNGKeyArray,
     path: Float[Array, "k n *c"],
-    own: Particles,
     evidence: Evidence,
 ) -> tuple[str, int]:
     """What the witness objects to, in words (empty if nothing), and the pulls it took."""
     b, m, _ = evidence.islands.particles.shape
-    count = jnp.asarray(SNAPSHOTS, jnp.int32)
-    found = gather(traced(problem), key, straight(path), own, count, islands=b, size=m)
+    found = gather(traced(problem), key, straight(path), SNAPSHOTS, islands=b, size=m)
     return objection(problem, evidence, found), int(found.islands.pulls)
 
 
