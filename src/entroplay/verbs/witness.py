@@ -42,7 +42,7 @@ first function, where the masses agree, ratios are up to 25."""
 
 
 class Estimate(NamedTuple):
-    """What a set of islands says: log(Z_g / Z_0), its error, and the moments with their variance."""
+    """What a set of islands found: log(Z_g / Z_0) and the moments, with their errors."""
 
     log_ratio: float
     error: float
