@@ -141,7 +141,10 @@ def test_a_run_ends_so_many_iterations_after_the_whole_loss_is_on(newton):
 
 
 def test_the_clouds_that_are_kept_are_those_that_a_callback_sees(newton):
-    """A callback makes chunks of one iteration: the clouds do not depend on chunks either."""
+    """A callback makes chunks of one iteration: the clouds do not depend on chunks either.
+
+    Two programs may round differently: by 2e-7, where the next iteration's cloud differs by 0.1.
+    """
     loop, _ = newton
     seen = []
     ep.solve(
@@ -153,7 +156,7 @@ def test_the_clouds_that_are_kept_are_those_that_a_callback_sees(newton):
     )
     clouds, count = loop.memory("clouds")
     assert int(count) == ITERATIONS
-    np.testing.assert_array_equal(clouds, np.stack(seen[-CLOUDS:]))
+    np.testing.assert_allclose(clouds, np.stack(seen[-CLOUDS:]), rtol=0, atol=1e-5)
     np.testing.assert_array_equal(clouds[-1], loop.state.particles)
 
 
