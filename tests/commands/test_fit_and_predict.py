@@ -126,7 +126,7 @@ def test_fit_and_predict(tmp_path, monkeypatch, capsys, task):
     assert len(summary["held_out"]) == 3
     assert summary["held_out"][0]["score"] > 0.9
     assert summary["verified"]
-    assert "Certified: at most" in captured.err
+    assert "Certificate: at most" in captured.err
     assert (tmp_path / "data-fit.png").read_bytes().startswith(b"\x89PNG")
     outputs = ["--out", "predicted.csv", "--out", "predicted.png"]
     assert main(["predict", "data-model.safetensors", str(path), *outputs]) == 0

@@ -10,8 +10,9 @@ from problems.cases import ALL, cross_entropy, logistic, negative_log, squared
 
 import entroplay as ep
 from entroplay.measures import cloud as cloud_module
-from entroplay.measures import cloud_dual, newton_system
+from entroplay.measures import cloud_dual, newton_base, newton_system
 from entroplay.measures.cloud import SeenCloud
+from entroplay.measures.factored_sketch import FactoredSketch
 from entroplay.measures.quadrature import in_double
 
 
@@ -59,7 +60,7 @@ def dual_on_grid(problem, steps, monkeypatch):
 )
 def test_quadratic_convergence_with_exact_expectations(make, temperature, monkeypatch):
     monkeypatch.setattr(newton_system, "CG_TOLERANCE", 1e-14)
-    monkeypatch.setattr(newton_system, "JITTER", 0.0)
+    monkeypatch.setattr(newton_base, "JITTER", 0.0)
     exact, rows = dual_on_grid(make(temperature=temperature, l2=0.02), 15, monkeypatch)
     dual = np.array([float(row.point.value) for row in rows])
     residual = np.array([float(np.abs(row.point.mean - row.point.moments).max()) for row in rows])
@@ -115,7 +116,7 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
         influence = J @ np.linalg.inv(np.eye(n) + J)
         own = influence.diagonal().reshape(moments.shape[0], -1).sum(axis=1)
         monkeypatch.setattr(newton_system, "CG_TOLERANCE", 1e-13)
-        monkeypatch.setattr(newton_system, "JITTER", 0.0)
+        monkeypatch.setattr(newton_base, "JITTER", 0.0)
         monkeypatch.setattr(newton_system, "SKETCH", 20)
         forms = set()
         for elements in (2**22, 0):
@@ -151,6 +152,30 @@ def test_the_linear_system_is_solved_directly_and_by_products_alike(name, monkey
         np.testing.assert_allclose(np.asarray(found).ravel(), expected, rtol=1e-7, atol=1e-9)
         if name == "negative_log":  # densities are solved in this form
             assert abs(float(system.influence()[0]) - np.trace(influence)) < error
+
+
+def test_factors_make_the_same_system_as_the_features():
+    """A sketch by channels has the solutions and the influence of the system of all rows."""
+    rng = np.random.default_rng(1)
+    with jax.enable_x64(True):
+        features = ep.Neurons(rng.normal(size=(7, 2)), output_weight=True, outputs=3, scale=2.0)
+        loss = ep.CrossEntropy(rng.integers(0, 3, size=7), classes=3)
+        weights = np.array([0.0, *rng.uniform(1, 2, size=6)])
+        problem = ep.FiniteSum(features, loss, temperature=0.05, l2=0.05, weights=weights)
+        particles = jnp.asarray(rng.normal(size=(40, problem.dim)))
+        p = jnp.asarray(rng.dirichlet(np.ones(40)))
+        cloud = SeenCloud.of(features, particles)
+        assert cloud.outputs is not None
+        moments = cloud.average(p)
+        rows = newton_system.newton_system(problem, cloud, moments, 0.7, p)
+        assert isinstance(rows, newton_system.RowsSystem)
+        sketch = FactoredSketch(problem, cloud, moments, rows.strength, p, rows.root)
+        right = jnp.asarray(rng.normal(size=moments.shape))
+        # The Cholesky factors have a relative ridge of 1e-7.
+        np.testing.assert_allclose(sketch.halved(right)[0], rows.halved(right)[0], atol=1e-5)
+        (d_eff, blocks), (expected, expected_blocks) = sketch.influence(), rows.influence()
+        assert float(d_eff) == pytest.approx(float(expected), rel=1e-5)
+        np.testing.assert_allclose(blocks, expected_blocks, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..problems.features.base import FeatureMap, Moments, Particles
 from ..problems.problem import FiniteSum
@@ -47,6 +47,12 @@ class SeenCloud(eqx.Module):
     def all_values(features: FeatureMap, particles: Particles) -> SeenCloud:
         """A small cloud whose features are kept as one array, whatever they are."""
         return SeenCloud(features, particles, features.values(particles, features.rows))
+
+    def subset(self, members: Int[Array, "q"]) -> SeenCloud:
+        """Some of the particles of a cloud whose features are kept."""
+        assert self.matrix is not None
+        outputs = None if self.outputs is None else self.outputs[members]
+        return SeenCloud(self.features, self.particles[members], self.matrix[members], outputs)
 
     @property
     def passes_per_product(self) -> int:

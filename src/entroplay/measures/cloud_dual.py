@@ -23,6 +23,7 @@ from ..problems.features.base import Moments
 from ..problems.losses.base import row_dot
 from ..problems.problem import FiniteSum
 from .cloud import SeenCloud
+from .newton_base import NewtonSystem
 from .newton_system import newton_system
 
 MOST_STEPS = 30
@@ -147,6 +148,7 @@ class _Limits(NamedTuple):
     tolerance: Array | float
     most_steps: Array | int
     by_products: bool
+    influence: Array | bool
 
 
 def maximise_on_cloud(
@@ -159,6 +161,7 @@ def maximise_on_cloud(
     tolerance: Array | float | None = None,
     most_steps: Array | int | None = None,
     by_products: bool = False,
+    influence: Array | bool = True,
 ) -> Solved:
     """Maximise D_b from g = loss'(moments) by Newton's method with a line search.
 
@@ -174,6 +177,8 @@ def maximise_on_cloud(
             `MOST_STEPS`.
         by_products: form no matrix but the features. The influence matrix is then left out, and
             `d_eff` and `blocks` are NaN.
+        influence: whether the influence matrix is wanted. If not, `blocks` may be NaN where they
+            would have to be estimated, and `d_eff` is less precise there.
     """
     m = cloud.particles.shape[0]
     log_base = log_base - _log_sum_exp(log_base) + jnp.log(m)
@@ -182,6 +187,7 @@ def maximise_on_cloud(
         PRECISION * dual.unit / m if tolerance is None else tolerance,
         MOST_STEPS if most_steps is None else most_steps,
         by_products,
+        influence,
     )
     zero, none, yes = jnp.zeros((), jnp.int32), jnp.zeros((), problem.dtype), jnp.asarray(True)
     unknown = jnp.full_like(none, jnp.nan)
@@ -211,7 +217,7 @@ def _newton(dual: CloudDual, carry: _Carry, limits: _Limits) -> _Carry:
     d_eff, blocks = carry.d_eff, carry.blocks
     if not limits.by_products:
         # The last pass does not step but computes S: the program contains one system only.
-        d_eff, blocks = jax.lax.cond(last, lambda: system.influence(), lambda: (d_eff, blocks))
+        d_eff, blocks = _influence(system, last, limits.influence, (d_eff, blocks))
     point, better, more = jax.lax.cond(
         last,
         lambda: (now, jnp.asarray(True), jnp.zeros((), jnp.int32)),
@@ -219,6 +225,17 @@ def _newton(dual: CloudDual, carry: _Carry, limits: _Limits) -> _Carry:
     )
     products = carry.products + count + more
     return _Carry(point, better, ~last, d_eff, blocks, carry.steps + 1, products, decrement)
+
+
+def _influence(
+    system: NewtonSystem, last: Array, wanted: Array | bool, before: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """tr S and the diagonal blocks of S in the last pass, the trace alone if no more is wanted."""
+    if not system.estimates:
+        return jax.lax.cond(last, lambda: system.influence(), lambda: before)
+    case = jnp.where(last, jnp.where(wanted, 2, 1), 0)
+    cases = (lambda: before, lambda: (system.degrees(), before[1]), lambda: system.influence())
+    return jax.lax.switch(case, cases)
 
 
 def _log_sum_exp(exponents: Float[Array, "m"]) -> Float[Array, ""]:

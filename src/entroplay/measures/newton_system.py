@@ -19,16 +19,16 @@ Three forms of the same system, chosen by its shape:
 * `ParticlesSystem` factorises the matrix of as many rows as there are particles, where these are
   fewer: with B = sqrt(beta p / temperature) (h - E_p[h]) Z, K = B'B and S = B'(I + B B')^{-1} B;
 * `ProductsSystem` uses products only: conjugate gradients, preconditioned by the second form for a
-  subset of the particles, or by nothing.
+  subset of the particles, or by nothing. `FactoredSketch` is that form for features of several
+  channels that are kept as two factors; it works channel by channel.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
@@ -38,61 +38,26 @@ from ..base.arguments import per_row
 from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum
 from .cloud import KEPT_ELEMENTS, SeenCloud, covariance_product
+from .factored_sketch import FactoredSketch
 from .linear import conjugate_gradients
+from .newton_base import NewtonSystem, cholesky_factor, nonzero, root_times
 
 DIRECT, DIRECT_WITHOUT_MATRIX = 2048, 1024
 """Maximum size of a matrix that is factorised: if the cloud's features are kept, and if they are
 not and every product costs a pass."""
-JITTER = 1e-7
-"""What is added to the diagonal of a matrix before its factorisation, relative to its mean. Single
-precision cannot tell it from zero; without it rounding could make the matrix indefinite."""
 CG_ITERATIONS, CG_TOLERANCE = 300, 0.01
 """Maximum number of conjugate gradient iterations, and their tolerance relative to the direction.
 
 Relative to the right-hand side, a tolerance would be too strict for warm problems and too lax for
 cold ones, where Newton's matrix makes the direction shorter by orders of magnitude."""
-SKETCH, SKETCH_ELEMENTS = 512, 2**21
-"""Maximum number of particles in the preconditioner, and of their features."""
-PROBES = 8
-"""Number of random signs with which traces and diagonals are estimated without a matrix. The trace
-of S then has a standard error of at most sqrt(2 tr S / PROBES)."""
-
-
-class NewtonSystem(eqx.Module):
-    """(I + beta J) D = r at the moments H, for a cloud with weights p that sum to one."""
-
-    problem: FiniteSum
-    cloud: SeenCloud
-    moments: Moments
-    strength: Float[Array, ""]
-    """beta / temperature, which multiplies the covariance."""
-    weights: Float[Array, "m"]
-    root: Float[Array, "n *kk"]
-    """R with R R' = loss''(H), row by row."""
-
-    @abstractmethod
-    def halved(self, right: Moments) -> tuple[Moments, Array]:
-        """y with (I + K) y = right, and the number of products it took."""
-
-    @abstractmethod
-    def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
-        """The trace of S, and its diagonal blocks."""
-
-    def solve(self, right: Moments) -> tuple[Moments, Moments, Array]:
-        """D for the right-hand side r; y = Z' D; and the number of products it took."""
-        y, count = self.halved(self.times_transpose(right))
-        # Cov Z y = Cov W (R x) with x = y / sqrt(w); rows without weight have y = 0.
-        x = y / per_row(_positive(jnp.sqrt(self.problem.weights)), y)
-        image = covariance_product(self.problem, self.cloud, _times(self.root, x), self.weights)
-        return right - self.strength * image, y, count + 2
-
-    def times(self, y: Moments) -> Moments:
-        """Z y, row by row."""
-        return per_row(jnp.sqrt(self.problem.weights), y) * _times(self.root, y)
-
-    def times_transpose(self, x: Moments) -> Moments:
-        """Z' x, row by row."""
-        return per_row(jnp.sqrt(self.problem.weights), x) * _times_transpose(self.root, x)
+PRECONDITIONER, SKETCH = 128, 512
+"""Maximum number of particles in the preconditioner, and in the matrix whose influence is known
+exactly where that of the whole cloud is estimated."""
+SKETCH_ELEMENTS = 2**21
+"""Maximum number of features of these particles where they are formed as one array."""
+PROBES, FEW_PROBES = 8, 4
+"""Number of random signs with which the influence matrix is estimated without a matrix, and with
+which its trace alone is. The trace has a standard error of at most sqrt(2 tr S / PROBES)."""
 
 
 def newton_system(
@@ -145,7 +110,7 @@ class RowsSystem(NewtonSystem):
 
         # Cov is symmetric: two applications of `half` make K.
         matrix = strength * half(half(covariance).T)
-        self.factor = _factor(jnp.eye(matrix.shape[0], dtype=matrix.dtype) + matrix)
+        self.factor = cholesky_factor(jnp.eye(matrix.shape[0], dtype=matrix.dtype) + matrix)
 
     def halved(self, right: Moments) -> tuple[Moments, Array]:
         y = cho_solve((self.factor, True), right.ravel()).reshape(right.shape)
@@ -172,7 +137,7 @@ class ParticlesSystem(NewtonSystem):
         self.strength, self.weights, self.root = strength, weights, root
         self.rows = _scaled_deviations(self, cloud.matrix, weights, cloud.average(weights))
         identity = jnp.eye(weights.shape[0], dtype=self.rows.dtype)
-        self.factor = _factor(identity + self.rows @ self.rows.T)
+        self.factor = cholesky_factor(identity + self.rows @ self.rows.T)
 
     def halved(self, right: Moments) -> tuple[Moments, Array]:
         flat = right.ravel()
@@ -186,34 +151,49 @@ class ParticlesSystem(NewtonSystem):
 
 
 class ProductsSystem(NewtonSystem):
-    """Products with K only. A subset of the particles makes the preconditioner, if there is one."""
+    """Products with K only. A subset of the particles makes the preconditioner, if there is one.
 
-    sketch: ParticlesSystem | None
-    """The system of every `stride`-th particle."""
+    The influence matrix is estimated.
+    """
+
+    estimates: ClassVar[bool] = True
+
+    sketch: ParticlesSystem | FactoredSketch | None
+    """The preconditioner: the system of evenly spaced particles."""
 
     def __init__(self, problem, cloud, moments, strength, weights, root, *, sketched=True):
         self.problem, self.cloud, self.moments = problem, cloud, moments
         self.strength, self.weights, self.root = strength, weights, root
-        self.sketch = None
-        if sketched:
-            m = weights.shape[0]
-            few = min(m, SKETCH, max(1, SKETCH_ELEMENTS // moments.size))
-            subset = jnp.arange(few) * (m // few)
-            part = SeenCloud.all_values(cloud.features, cloud.particles[subset])
-            chosen = weights[subset] / _positive(jnp.sum(weights[subset]))
-            self.sketch = ParticlesSystem(problem, part, moments, strength, chosen, root)
+        self.sketch = self._sketched(PRECONDITIONER) if sketched else None
+
+    def _sketched(self, most: int) -> ParticlesSystem | FactoredSketch:
+        """The system of at most so many particles."""
+        cloud, m = self.cloud, self.weights.shape[0]
+        factored = cloud.outputs is not None
+        few = min(m, most)
+        if not factored:
+            few = min(few, max(1, SKETCH_ELEMENTS // self.moments.size))
+        subset = jnp.arange(few) * (m // few)
+        part = (
+            cloud.subset(subset)
+            if factored
+            else SeenCloud.all_values(cloud.features, cloud.particles[subset])
+        )
+        chosen = self.weights[subset] / nonzero(jnp.sum(self.weights[subset]))
+        form = FactoredSketch if factored else ParticlesSystem
+        return form(self.problem, part, self.moments, self.strength, chosen, self.root)
 
     def operator(self, y: Moments) -> Moments:
         """(I + K) y."""
-        x = y / per_row(_positive(jnp.sqrt(self.problem.weights)), y)
-        image = covariance_product(self.problem, self.cloud, _times(self.root, x), self.weights)
+        x = y / per_row(nonzero(jnp.sqrt(self.problem.weights)), y)
+        image = covariance_product(self.problem, self.cloud, root_times(self.root, x), self.weights)
         return y + self.strength * self.times_transpose(image)
 
-    def nearly_halved(self, right: Moments) -> Moments:
-        """The preconditioner: about (I + K)^{-1} right, or `right` itself."""
-        return right if self.sketch is None else self.sketch.halved(right)[0]
-
     def halved(self, right: Moments) -> tuple[Moments, Array]:
+        return self._by_gradients(right, self.sketch)
+
+    def _by_gradients(self, right: Moments, sketch: NewtonSystem | None) -> tuple[Moments, Array]:
+        """Conjugate gradients, preconditioned by a sketch if there is one."""
         return conjugate_gradients(
             self.operator,
             right,
@@ -221,23 +201,37 @@ class ProductsSystem(NewtonSystem):
             iterations=CG_ITERATIONS,
             tolerance=CG_TOLERANCE,
             of_solution=True,
-            preconditioner=self.nearly_halved,
+            preconditioner=lambda r: r if sketch is None else sketch.halved(r)[0],
         )
 
+    def degrees(self) -> Float[Array, ""]:
+        return self._estimated(self.sketch, FEW_PROBES)[0]
+
     def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
+        sketch = None if self.sketch is None else self._sketched(SKETCH)
+        return self._estimated(sketch, PROBES)
+
+    def _estimated(
+        self, sketch: NewtonSystem | None, probes: int
+    ) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
         # Random signs z give E[z z' A] = A, block by block. They estimate only the difference of
-        # (I + K)^{-1} from its preconditioner; the preconditioner's own part is exact.
-        key = jax.random.key(PROBES)
-        signs = jax.random.rademacher(key, (PROBES, *self.moments.shape), self.moments.dtype)
-        change = jax.vmap(lambda z: self.nearly_halved(z) - self.halved(z)[0])(signs)
-        trace = jnp.sum(signs * change) / PROBES
+        # (I + K)^{-1} from that of the sketch, whose own part is exact.
+        key = jax.random.key(probes)
+        signs = jax.random.rademacher(key, (probes, *self.moments.shape), self.moments.dtype)
+
+        def difference(z: Moments) -> Moments:
+            known = z if sketch is None else sketch.halved(z)[0]
+            return known - self._by_gradients(z, sketch)[0]
+
+        change = jax.vmap(difference)(signs)
+        trace = jnp.sum(signs * change) / probes
         if self.moments.ndim == 1:
             blocks = jnp.mean(signs * change, axis=0)
         else:
-            pairs = jnp.einsum("pnk,pnl->nkl", signs, change) / PROBES
+            pairs = jnp.einsum("pnk,pnl->nkl", signs, change) / probes
             blocks = (pairs + jnp.swapaxes(pairs, 1, 2)) / 2
-        if self.sketch is not None:
-            known, known_blocks = self.sketch.influence()
+        if sketch is not None:
+            known, known_blocks = sketch.influence()
             trace, blocks = trace + known, blocks + known_blocks
         return trace, jnp.clip(blocks, 0, 1) if self.moments.ndim == 1 else blocks
 
@@ -249,12 +243,6 @@ def _scaled_deviations(
     deviation = jax.vmap(system.times_transpose)(matrix - mean[None])
     scale = jnp.sqrt(system.strength * jnp.maximum(weights, 0))
     return scale[:, None] * deviation.reshape(weights.shape[0], -1)
-
-
-def _factor(matrix: Float[Array, "q q"]) -> Float[Array, "q q"]:
-    """The lower Cholesky factor of a matrix that is positive definite up to rounding."""
-    ridge = JITTER * jnp.trace(matrix) / matrix.shape[0]
-    return jnp.linalg.cholesky(matrix + ridge * jnp.eye(matrix.shape[0], dtype=matrix.dtype))
 
 
 def _blocks(columns: Float[Array, "q nk"], shape: tuple[int, ...]) -> Float[Array, "n *kk"]:
@@ -270,18 +258,3 @@ def _identity_blocks(blocks: Array, moments: Moments) -> Array:
     if moments.ndim == 1:
         return jnp.ones_like(blocks)
     return jnp.broadcast_to(jnp.eye(moments.shape[1], dtype=blocks.dtype), blocks.shape)
-
-
-def _positive(x: Array) -> Array:
-    """x, with ones in the place of zeros."""
-    return jnp.where(x > 0, x, 1)
-
-
-def _times(root: Array, x: Moments) -> Moments:
-    """R x, row by row."""
-    return root * x if x.ndim == 1 else jnp.einsum("nkl,nl->nk", root, x)
-
-
-def _times_transpose(root: Array, x: Moments) -> Moments:
-    """R' x, row by row."""
-    return root * x if x.ndim == 1 else jnp.einsum("nkl,nk->nl", root, x)

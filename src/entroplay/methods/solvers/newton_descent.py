@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ...measures.cloud import SeenCloud
-from ...measures.cloud_dual import SMALLEST_BETA, Solved, maximise_on_cloud
+from ...measures.cloud_dual import PRECISION, SMALLEST_BETA, Solved, maximise_on_cloud
 from ...measures.gap import rowwise_square
 from ...measures.influence import leave_one_out_loss
 from ...measures.newton_system import newton_system
@@ -27,6 +27,8 @@ LONGEST, SHORTENINGS = 4.0, (1.0, 0.5, 0.25, 0.12, 0.06, 0.02)
 tried if the cloud cannot follow that far."""
 FIRST = 8.0
 """Factor by which the first step may go beyond what re-weighting the prior alone allows."""
+ROUGH = 0.1
+"""`PRECISION` of a solve at a lower temperature, which the moved cloud solves again."""
 LEAST = 3.0
 """Particles per effective degree of freedom below which a lower temperature is refused. With fewer
 than about two the solve fits noise."""
@@ -120,7 +122,16 @@ def descend(
         rung = jnp.clip(state.first_try + carry.tried - 1, 0, len(SHORTENINGS) - 1)
         beta = jnp.where(first, state.beta, ladder[rung])
         start = jnp.where(first, state.moments, carry.here.moments)
-        solved = maximise_on_cloud(problem, cloud, log_base, beta, start)
+        unit = problem.temperature / (jnp.maximum(beta, SMALLEST_BETA) * log_base.shape[0])
+        solved = maximise_on_cloud(
+            problem,
+            cloud,
+            log_base,
+            beta,
+            start,
+            tolerance=jnp.where(first, PRECISION, ROUGH) * unit,
+            influence=first,
+        )
         point = solved.point
         loss = problem.empirical_loss(point.moments)
         square = rowwise_square(problem.loss.curvature(point.moments), point.mean - point.moments)
@@ -154,6 +165,20 @@ def descend(
     blank = Answer(none, state.moments, none, log_base, none, none, none, none)
     begin = Descent(blank, none, blank, jnp.asarray(False), zero, zero, zero)
     return jax.lax.while_loop(going, attempt, begin)
+
+
+def next_try(state: NewtonEFPState, way: Descent) -> Int[Array, ""]:
+    """The rung of SHORTENINGS at which the next iteration begins.
+
+    It is the one that succeeded or, if the cloud would probably follow further, the one before it:
+    the logarithm of the effective share grows about like the square of the step.
+    """
+    powers = jnp.asarray(SHORTENINGS, way.lower.share.dtype)
+    rung = jnp.clip(state.first_try + way.tried - 2, 0, len(SHORTENINGS) - 1)
+    longer = jnp.maximum(rung - 1, 0)
+    expected = way.lower.share ** ((powers[longer] / powers[rung]) ** 2)
+    required = jnp.maximum(SHARE, CAREFUL - way.here.share)
+    return jnp.where(expected >= required, longer, rung)
 
 
 def not_worse(problem: FiniteSum, answer: Answer, loss: Array) -> Array:

@@ -27,6 +27,7 @@ from .newton_descent import (
     Moved,
     descend,
     mean_direction,
+    next_try,
     not_worse,
     trusted,
 )
@@ -218,7 +219,7 @@ def _progress(state: NewtonEFPState, way: Descent, confirmed: Array) -> dict[str
     failed = ~confirmed | ((state.beta < 1) & ~way.found)
     trouble = jnp.where(confirmed, way.lower.trouble(SHARE), way.here.trouble(SHARE))
     return {
-        "first_try": jnp.where(way.found, jnp.maximum(state.first_try + way.tried - 3, 0), 0),
+        "first_try": jnp.where(way.found, next_try(state, way), 0),
         "stuck": jnp.where(failed, state.stuck + 1, 0),
         "trouble": jnp.where(failed, jnp.maximum(trouble, 1), 0),
         "d_eff": jnp.maximum(way.here.d_eff, way.lower.d_eff),

@@ -57,7 +57,7 @@ class NewtonEFPState(eqx.Module):
     averaged: Float[Array, ""]
     """Number of iterations in the running mean: 1 until the noise floor is reached."""
     first_try: Int[Array, ""]
-    """The first of SHORTENINGS that is tried: one before the last one that succeeded."""
+    """The first of SHORTENINGS that is tried: the last one that succeeded, or the one before."""
     stuck: Int[Array, ""]
     """Successive iterations that failed: no lower temperature was reached, or the answer was not
     confirmed."""

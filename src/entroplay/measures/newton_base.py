@@ -1,0 +1,84 @@
+"""What all forms of Newton's linear system share: see `newton_system`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..base.arguments import per_row
+from ..problems.features.base import Moments
+from ..problems.problem import FiniteSum
+from .cloud import SeenCloud, covariance_product
+
+JITTER = 1e-7
+"""What is added to the diagonal of a matrix before its factorisation, relative to its mean. Single
+precision cannot tell it from zero; without it rounding could make the matrix indefinite."""
+
+
+class NewtonSystem(eqx.Module):
+    """(I + beta J) D = r at the moments H, for a cloud with weights p that sum to one."""
+
+    estimates: ClassVar[bool] = False
+    """Whether the influence matrix is estimated, in which case its trace alone is cheaper."""
+
+    problem: FiniteSum
+    cloud: SeenCloud
+    moments: Moments
+    strength: Float[Array, ""]
+    """beta / temperature, which multiplies the covariance."""
+    weights: Float[Array, "m"]
+    root: Float[Array, "n *kk"]
+    """R with R R' = loss''(H), row by row."""
+
+    @abstractmethod
+    def halved(self, right: Moments) -> tuple[Moments, Array]:
+        """y with (I + K) y = right, and the number of products it took."""
+
+    @abstractmethod
+    def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
+        """The trace of S, and its diagonal blocks."""
+
+    def degrees(self) -> Float[Array, ""]:
+        """The trace of S alone, perhaps less precisely."""
+        return self.influence()[0]
+
+    def solve(self, right: Moments) -> tuple[Moments, Moments, Array]:
+        """D for the right-hand side r; y = Z' D; and the number of products it took."""
+        y, count = self.halved(self.times_transpose(right))
+        # Cov Z y = Cov W (R x) with x = y / sqrt(w); rows without weight have y = 0.
+        x = y / per_row(nonzero(jnp.sqrt(self.problem.weights)), y)
+        image = covariance_product(self.problem, self.cloud, root_times(self.root, x), self.weights)
+        return right - self.strength * image, y, count + 2
+
+    def times(self, y: Moments) -> Moments:
+        """Z y, row by row."""
+        return per_row(jnp.sqrt(self.problem.weights), y) * root_times(self.root, y)
+
+    def times_transpose(self, x: Moments) -> Moments:
+        """Z' x, row by row."""
+        return per_row(jnp.sqrt(self.problem.weights), x) * root_transpose_times(self.root, x)
+
+
+def cholesky_factor(matrix: Float[Array, "q q"]) -> Float[Array, "q q"]:
+    """The lower Cholesky factor of a matrix that is positive definite up to rounding."""
+    ridge = JITTER * jnp.trace(matrix) / matrix.shape[0]
+    return jnp.linalg.cholesky(matrix + ridge * jnp.eye(matrix.shape[0], dtype=matrix.dtype))
+
+
+def nonzero(x: Array) -> Array:
+    """x, with ones in the place of zeros."""
+    return jnp.where(x > 0, x, 1)
+
+
+def root_times(root: Array, x: Moments) -> Moments:
+    """R x, row by row."""
+    return root * x if x.ndim == 1 else jnp.einsum("nkl,nl->nk", root, x)
+
+
+def root_transpose_times(root: Array, x: Moments) -> Moments:
+    """R' x, row by row."""
+    return root * x if x.ndim == 1 else jnp.einsum("nkl,nk->nl", root, x)
