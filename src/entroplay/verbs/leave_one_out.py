@@ -113,7 +113,7 @@ def judged_rows(solution: object) -> LeaveOneOut:
     # A run that ended above the problem's temperature followed a fraction beta of the loss.
     betas = solution.history.get("beta", np.ones(1))
     beta = float(betas[-1]) if len(betas) and betas[-1] > 0 else 1.0
-    with problem.precision():
+    with problem.arithmetic():
         moments, d_eff = _left_out(
             traced(problem),
             solution.particles,
