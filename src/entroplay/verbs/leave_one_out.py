@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..base.arguments import invalid
-from ..base.compilation import traced
+from ..base.compilation import compiled, traced
 from ..measures.cloud import SeenCloud
 from ..measures.cloud_dual import maximise_on_cloud
 from ..measures.influence import left_out_moments
@@ -137,7 +136,7 @@ def judged_rows(solution: object) -> LeaveOneOut:
     )
 
 
-@eqx.filter_jit
+@compiled
 def _left_out(
     problem: FiniteSum, particles: Particles, moments: Moments, beta: Float[Array, ""]
 ) -> tuple[Moments, Float[Array, ""]]:
