@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from entroplay import commands as cli
+from entroplay.base.program_cache import program_folder
 from entroplay.commands import demo, main, options
 from entroplay.painting import paint as painter
 
@@ -117,8 +118,13 @@ def test_the_environment_is_set_before_the_libraries_are_imported(monkeypatch, t
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setenv("MPLBACKEND", "TkAgg")
     cli._set_environment()
-    assert cli.os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "entroplay")
+    assert cli.os.environ["JAX_COMPILATION_CACHE_DIR"] == str(program_folder())
+    assert program_folder().parent == tmp_path / "entroplay"
     assert cli.os.environ["MPLBACKEND"] == "Agg"
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
     cli._set_environment()
     assert cli.os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    monkeypatch.setenv("ENTROPLAY_CACHE", "off")
+    cli._set_environment()
+    assert "JAX_COMPILATION_CACHE_DIR" not in cli.os.environ

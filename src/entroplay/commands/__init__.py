@@ -17,9 +17,9 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
+from ..base.program_cache import program_folder
 from ..base.version import installed_version
 from .options import Command, UsageError, seed
 
@@ -78,9 +78,9 @@ def _set_environment() -> None:
     """Tell libraries that are not imported yet, here and in child processes, what commands need."""
     # Keep compiled programs in the user's cache folder, unless JAX was told another one: the second
     # run of a command then starts at once.
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache / "entroplay")
+    folder = program_folder()
+    if folder is not None and not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     # Commands draw into files and never open a window.
     os.environ["MPLBACKEND"] = "Agg"
 

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..base.arguments import one_of, positive, whole
+from ..base.program_cache import keep_programs
 from ..runs.solution import Reason, Solution, Status
 from ..verbs.certify import certify
 from .bandwidth import BandwidthPath, log_density
@@ -131,6 +132,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
             sample_weight: non-negative weights of the rows, or None for equal ones. A row of weight
                 two counts as a row given twice.
         """
+        keep_programs()
         owner = type(self).__name__
         X = validate_data(self, X, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base.arguments import flag, invalid, one_of, positive, whole
+from ..base.program_cache import keep_programs
 from ..problems.features.base import mean_features
 from ..problems.features.neurons import ACTIVATIONS, Neurons
 from ..problems.losses import Loss
@@ -80,6 +81,7 @@ class Network(Storable, BaseEstimator):
             loss: function from targets (n, t) to the loss.
             stratify: whether targets are labels, of which the held-out rows need all.
         """
+        keep_programs()
         owner = type(self).__name__
         temperature = automatic(owner, "temperature", self.temperature)
         l2 = automatic(owner, "l2", self.l2)
@@ -203,6 +205,7 @@ class Network(Storable, BaseEstimator):
 
     def _network(self, X: np.ndarray) -> np.ndarray:
         """The network's outputs (n, k) in double precision, block by block."""
+        keep_programs()
         X = self._scaled(X)
         block = BLOCKS[0] if len(X) <= BLOCKS[0] else BLOCKS[1]
         network = self.solution_.problem.features
