@@ -83,7 +83,14 @@ class BandwidthPath:
         # PATIENCE bandwidths behind and clearly better than the last.
         while (len(table) - best <= PATIENCE or fall < FALL) and width > NARROWEST:
             width = float(widest * NARROWING ** len(table))
-            likelihood = float(shares @ [part.narrow(width) for part in folds])
+            try:
+                likelihood = float(shares @ [part.narrow(width) for part in folds])
+            except KeyboardInterrupt:
+                if not table:
+                    raise
+                # The best of what was tried is fitted; a second interruption ends the fit.
+                self.say("interrupted: the best bandwidth so far is taken")
+                break
             if not np.isfinite(likelihood):
                 break
             self.say(f"bandwidth {width:.3g}: cross-validated log-likelihood {likelihood:.4g}")
