@@ -30,7 +30,8 @@ def card(title: str, rows: Iterable[tuple[str, str]], picture: str = "") -> str:
         '<div style="font-family:sans-serif;font-size:13px;line-height:1.4;max-width:60em;'
         'margin:4px 0;padding:6px 10px;border:1px solid rgba(128,128,128,0.4);border-radius:4px">'
         f'<div style="font-weight:600;padding:0 6px 2px 6px">{escape(title)}</div>'
-        '<table style="border-collapse:collapse;border:none;margin:0">'
+        '<table style="border-collapse:collapse;border:none;margin:0;font-size:inherit;'
+        'color:inherit">'
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 

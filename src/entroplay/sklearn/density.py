@@ -154,6 +154,7 @@ class MeanFieldDensity(Storable, DensityMixin, Summarised):
         # The folds share compiled programs with the fit to all rows, where padding is cheap.
         size = bucket(len(rows)) if len(rows) <= SHARED_ROWS else 0
         path = BandwidthPath(shape, temperature, l2, seed, say, least_size=size)
+        self._forget_fit()
         self.search_: list[tuple[float, float]] = []
         if width is None:
             width, self.search_ = path.cross_validate(rows)

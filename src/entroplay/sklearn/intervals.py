@@ -84,11 +84,10 @@ class Intervals(Storable):
 
     predict: Callable[..., Any]
     _targets: Standardiser
-    _targets_are_flat: bool
     _residuals: Residuals
     _cloud: Solution
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, X: Any, coverage: Any = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Intervals that contain a share `coverage` of new targets.
 
         An interval is the prediction plus or minus a quantile of the sizes of the leave-one-out
@@ -118,7 +117,7 @@ class Intervals(Storable):
         return super().to_record()
 
     def _of_each_target(self, number: Callable[[Residuals], np.ndarray]) -> np.ndarray:
-        """A number of the residuals for each target; a warning where they are too small."""
+        """A number of the residuals for each target, (t,); a warning where they are too small."""
         residuals = self._known_residuals()
         if residuals.caution:
             warnings.warn(
@@ -127,8 +126,7 @@ class Intervals(Storable):
                 OptimisticWarning,
                 stacklevel=3,
             )
-        values = number(residuals)
-        return values[0] if self._targets_are_flat else values
+        return number(residuals)
 
     def _known_residuals(self) -> Residuals:
         """The residuals, computed when first asked for."""

@@ -87,6 +87,7 @@ class Network(Storable, Summarised):
             stratify: whether targets are labels, of which the held-out rows need all.
         """
         owner, began = type(self).__name__, time.perf_counter()
+        self._forget_fit()  # targets are scaled by the new rows already
         temperature = automatic(owner, "temperature", self.temperature)
         l2 = automatic(owner, "l2", self.l2)
         max_iter = whole(owner, "max_iter", self.max_iter)
@@ -113,7 +114,6 @@ class Network(Storable, Summarised):
         self.certificate_ = certificate
         seconds = time.perf_counter() - began
         self._facts = Facts(len(rows), training_score(self.solution_), seconds)
-        vars(self).pop("_residuals", None)  # those of an earlier fit
         self._derive()
         verdict_warning(
             owner, certificate, self.solution_, tol, self.n_iter_, max_iter, stacklevel=4

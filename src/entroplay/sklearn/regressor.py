@@ -142,7 +142,7 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
         y = targets[:, 0] if targets.shape[1] == 1 else targets
         return Squared(y) if self.loss == "squared" else Huber(y, float(self.epsilon))
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: Any = False) -> Any:
         """The predicted targets at rows X: (n,) or (n, t), as the targets of the fit.
 
         Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +46,22 @@ class Summarised(BaseEstimator):
     particles_: np.ndarray
     n_features_in_: int
     n_iter_: int
-    search_: Sequence[Any]
+    search_: list[Any]
     _facts: Facts
 
     def _fit_lines(self) -> Lines:
         """What is particular to an estimator: its data, what was chosen, how well it fits."""
         raise NotImplementedError
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # The certificate comes last, even if it is None: a fit that failed or was interrupted
+        # before has set other attributes.
+        return hasattr(self, "certificate_")
+
+    def _forget_fit(self) -> None:
+        """Count as not fitted until the next fit is complete; a warm start keeps its cloud."""
+        for name in ("certificate_", "_residuals"):
+            vars(self).pop(name, None)
 
     def summary(self) -> str:
         """What was fitted, what was chosen and how good it is, as a few lines of text."""
@@ -63,7 +72,7 @@ class Summarised(BaseEstimator):
     def _html_repr(self) -> str:
         """The representation in notebooks: that of scikit-learn, and the summary after a fit."""
         html = super()._html_repr()
-        if not hasattr(self, "certificate_"):
+        if not self.__sklearn_is_fitted__():
             return html
         losses = self.history_.get("loss_moments", ())
         picture = sparkline(losses, f"training loss, {len(losses)} iterations")

@@ -120,7 +120,7 @@ class Certificate:
         if self.verified and not isnan(self.relative_bound):
             rows.append(("share", f"{self.relative_bound:.2%} of the best constant's loss"))
         rows.append(("primal", f"{self.primal:.8g} ± {self.primal_error:.1g}"))
-        rows.append(("dual", f"{self.dual:.8g} ± {self.dual_error:.1g}, by the {self.lower_bound}"))
+        rows.append((self.lower_bound, f"{self.dual:.8g} ± {self.dual_error:.1g}"))
         if not isnan(self.gap):
             rows.append(("gap of q_g", f"{self.gap:.3g} ± {self.gap_error:.1g}"))
             clouds = f"{self.islands} independent islands of {self.particles} particles"
