@@ -35,11 +35,11 @@ def check_usable(model, rows):
 
 @pytest.mark.slow
 def test_during_the_search_the_best_network_so_far_is_kept(monkeypatch):
-    monkeypatch.setattr(Trainer, "run", interrupting(Trainer.run, call=5))
+    monkeypatch.setattr(Trainer, "run", interrupting(Trainer.run, call=4))
     with pytest.warns(ConvergenceWarning, match="was interrupted: the best network"):
         model = regressor(temperature="auto", l2="auto").fit(X, Y)
     check_usable(model, X)
-    assert len(model.search_) == 4
+    assert len(model.search_) == 3
     losses = [trial.loss for trial in model.search_]
     chosen = [trial.temperature for trial in model.search_].index(model.temperature_)
     assert losses[chosen] <= 1.1 * min(losses)  # or not clearly worse than the best
@@ -48,12 +48,23 @@ def test_during_the_search_the_best_network_so_far_is_kept(monkeypatch):
 
 
 @pytest.mark.slow
-def test_between_two_chunks_of_a_run(monkeypatch):
+@pytest.mark.parametrize(("run", "tried"), [(3, 2), (5, 4)])  # in the search, in the final fit
+def test_between_two_chunks_of_a_run(run, tried, monkeypatch):
     """As a keyboard does it: the loop notices, and the run ends with the status "interrupted"."""
-    monkeypatch.setattr(Loop, "advance", interrupting(Loop.advance, call=30))
+    runs, advance = set(), Loop.advance
+
+    def interrupted(loop, length):
+        runs.add(loop)
+        if len(runs) == run and loop.done > 0:
+            raise KeyboardInterrupt
+        return advance(loop, length)
+
+    monkeypatch.setattr(Loop, "advance", interrupted)
     with pytest.warns(ConvergenceWarning, match="was interrupted"):
         model = regressor(temperature="auto", l2="auto").fit(X, Y)
     check_usable(model, X)
+    assert len(model.search_) == tried
+    assert model.solution_.status.reason == ("interrupted" if run == 5 else "iterations")
 
 
 def test_before_anything_is_there_the_interruption_is_passed_on(monkeypatch):
@@ -66,7 +77,7 @@ def test_before_anything_is_there_the_interruption_is_passed_on(monkeypatch):
 
 
 def test_an_earlier_fit_is_forgotten_with_the_scales_of_its_rows(monkeypatch):
-    model = regressor(temperature="auto", l2=0.01, tol=10.0).fit(X, Y)
+    model = regressor(tol=10.0).fit(X, Y).set_params(temperature="auto")
     monkeypatch.setattr(Trainer, "run", interrupting(Trainer.run, call=1))
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, 100 * Y)
@@ -86,7 +97,8 @@ def test_during_the_certificate_only_the_bound_is_lost(monkeypatch):
 def test_a_density_takes_the_best_bandwidth_so_far(monkeypatch):
     narrow = interrupting(bandwidth._Fold.narrow, call=2 * bandwidth.FOLDS + 1)
     monkeypatch.setattr(bandwidth._Fold, "narrow", narrow)
-    model = density_estimator(bandwidth="auto").fit(X)
+    with pytest.warns(ConvergenceWarning, match="the best of 2 bandwidths so far is taken"):
+        model = density_estimator(bandwidth="auto").fit(X)
     assert len(model.search_) == 2
     assert model.bandwidth_ == max(model.search_, key=lambda row: row[1])[0]
     assert np.isfinite(model.score(X))

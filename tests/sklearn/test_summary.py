@@ -1,5 +1,8 @@
 """Summaries of fitted estimators: as text, in notebooks, and after a file."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from sklearn import config_context
 from sklearn.exceptions import NotFittedError
@@ -10,6 +13,7 @@ from .cases import ALL, X, Y, regressor, some
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 PARTS = {
     "regressor": ("90 distinct rows, 2 inputs, 1 target", "temperature 0.02", "relu", "R2 0.9"),
     "classifier": ("2 inputs, 3 classes", "prior variance 1", "tanh", "accuracy 0.9"),
@@ -35,6 +39,24 @@ def test_a_summary_says_what_was_fitted_before_and_after_a_file(name, tmp_path):
     assert model.certificate_.verdict.split(" (")[0] in html
     assert "<svg" in html
     assert model._repr_mimebundle_()["text/html"].endswith("</div>")
+
+
+@pytest.mark.parametrize("name", list(ALL))
+def test_files_of_earlier_versions_have_a_shorter_summary(name):
+    model = ep.load(GOLDEN / f"{name}.safetensors")
+    assert model.certificate_.verdict in model.summary()
+    assert "distinct rows" not in model.summary()
+    assert "after its fit" in model._repr_html_()
+
+
+def test_a_certificate_in_a_notebook():
+    certificate = ep.load(GOLDEN / "regressor.safetensors").certificate_
+    known = replace(certificate, mixed=True, reason="", bound=0.1, best_constant=0.5)
+    assert "20.00% of the best constant&#x27;s loss" in known._repr_html_()
+    html = replace(known, mixed=False, reason="a < b")._repr_html_()
+    assert "not verified: a &lt; b" in html
+    assert "best constant" not in html
+    assert "islands" not in replace(known, gap=float("nan"))._repr_html_()
 
 
 def test_without_a_fit_there_is_nothing_to_say():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from .coordinates import Coordinates
 from .mixing import solve_on_support
@@ -88,8 +90,12 @@ class BandwidthPath:
             except KeyboardInterrupt:
                 if not table:
                     raise
-                # The best of what was tried is fitted; a second interruption ends the fit.
-                self.say("interrupted: the best bandwidth so far is taken")
+                warnings.warn(
+                    "MeanFieldDensity was interrupted during its search: the best of "
+                    f"{len(table)} bandwidths so far is taken. Interrupt it again to end the fit.",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
                 break
             if not np.isfinite(likelihood):
                 break
