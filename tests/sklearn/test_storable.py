@@ -1,6 +1,7 @@
 """Estimators in files and pickles."""
 
 import pickle
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ def test_files_and_pickles_keep_everything(name, tmp_path):
     for copy in copies:
         assert type(copy) is type(model)
         assert copy.get_params() == model.get_params()
-        assert copy.certificate_ == model.certificate_
+        # NaN, the best constant of a density, counts as equal here.
+        np.testing.assert_equal(asdict(copy.certificate_), asdict(model.certificate_))
         assert copy.duality_gap_ == model.duality_gap_
         np.testing.assert_array_equal(output(copy, X), output(model, X))
     assert len(copies[1].solution_.moments) == 0
