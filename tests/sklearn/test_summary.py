@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.exceptions import NotFittedError
@@ -65,6 +66,13 @@ def test_without_a_fit_there_is_nothing_to_say():
     assert "after its fit" not in regressor()._repr_html_()
     with config_context(display="text"):
         assert not hasattr(regressor(), "_repr_html_")
+
+
+def test_a_constant_target_has_no_variance_to_explain(tmp_path):
+    model = regressor().fit(X, np.full(len(X), 0.1))
+    assert "R2" not in model.summary()
+    ep.save(model, tmp_path / "model.safetensors")
+    assert ep.load(tmp_path / "model.safetensors").summary() == model.summary()
 
 
 def test_a_leave_one_out_loss_is_shown_only_where_it_can_be_trusted():

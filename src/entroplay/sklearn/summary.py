@@ -136,7 +136,8 @@ def _new_rows(model: Any, features: Neurons) -> Lines:
     # The number belongs to the solver's cloud, of which the answer pools several: this is lenient
     # about the size of the cloud, and strict about the degrees of freedom per row.
     flaw = optimism(d_eff, per_row, len(model.particles_))
-    return [("new rows", flaw if flaw else f"leave-one-out loss {loss:.4g}")]
+    sentence = f"the leave-one-out loss is {flaw}" if flaw else f"leave-one-out loss {loss:.4g}"
+    return [("new rows", sentence)]
 
 
 def training_score(solution: Solution) -> float:
@@ -152,7 +153,8 @@ def training_score(solution: Solution) -> float:
     y = np.asarray(loss.y, np.float64).reshape(len(moments), -1)
     rest = weights @ (y - moments.reshape(y.shape)) ** 2
     spread = weights @ (y - weights @ y) ** 2
-    return float(np.mean(1 - rest / spread)) if (spread > 0).all() else np.nan
+    # Targets are standardised: their variance is one, or that of rounding errors.
+    return float(np.mean(1 - rest / spread)) if (spread > 0.5).all() else np.nan
 
 
 def _many(count: int, thing: str) -> str:
