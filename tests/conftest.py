@@ -25,17 +25,23 @@ LONG_PAGES = ("tutorial.md", "choosing.md", "estimators.md", "iterate.md", "pain
 ESTIMATORS = Path(__file__).parents[1] / "src" / "entroplay" / "sklearn"
 """Folder of the estimators, whose examples are of real size as well."""
 
-MOST_MEMORY = 2e9
-"""Bytes of resident memory above which compiled programs of earlier tests are dropped."""
+MOST_MEMORY, MOST_MAPS, EVERY = 2e9, 30_000, 20
+"""Bytes of resident memory, and memory maps of compiled programs, above which programs of earlier
+tests are dropped; looked at after every so many tests. Linux allows 65,530 maps."""
+_tests_done = 0
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def bounded_memory():
-    """Drop compiled programs between files: kept for ever, they fill several gigabytes a worker."""
+    """Drop compiled programs now and then: kept for ever, they fill several gigabytes a worker."""
     yield
-    status = Path("/proc/self/statm")
-    pages = int(status.read_text().split()[1]) if status.exists() else 0
-    if pages * os.sysconf("SC_PAGE_SIZE") > MOST_MEMORY:
+    global _tests_done
+    _tests_done += 1
+    process = Path("/proc/self")
+    if _tests_done % EVERY or not process.exists():
+        return
+    memory = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if memory > MOST_MEMORY or (process / "maps").read_text().count("\n") > MOST_MAPS:
         jax.clear_caches()
 
 

@@ -27,7 +27,7 @@ def test_files_and_pickles_keep_everything(name, tmp_path):
     for copy in copies:
         assert type(copy) is type(model)
         assert copy.get_params() == model.get_params()
-        # NaN, the best constant of a density, counts as equal here.
+        # Unlike ==, this holds of two NaNs: a density has no best constant.
         np.testing.assert_equal(asdict(copy.certificate_), asdict(model.certificate_))
         assert copy.duality_gap_ == model.duality_gap_
         np.testing.assert_array_equal(output(copy, X), output(model, X))

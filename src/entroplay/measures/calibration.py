@@ -8,14 +8,13 @@ weights correct on the training rows carries over to new rows.
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..base.arguments import per_row
-from ..base.compilation import traced
+from ..base.compilation import compiled, traced
 from ..problems.features.base import Moments, Particles, mean_features, uniform_weights
 from ..problems.problem import FiniteSum
 from .cloud import SeenCloud
@@ -78,7 +77,7 @@ def prediction_weights(
     return equal, f"{complaint} use equal weights."
 
 
-@eqx.filter_jit
+@compiled
 def _exponential(problem: FiniteSum, particles: Particles, moments: Moments) -> Float[Array, "m"]:
     """Positive weights by the dual solve, with base weights that are even at g_0 = loss'(H)."""
     cloud = SeenCloud.of(problem.features, particles)
@@ -100,7 +99,7 @@ def calibrated_weights(
     return _solve(traced(problem), particles, moments, jnp.asarray(ridge, problem.dtype), strict)
 
 
-@eqx.filter_jit
+@compiled
 def _solve(
     problem: FiniteSum,
     particles: Particles,

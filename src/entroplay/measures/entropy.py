@@ -76,7 +76,7 @@ def objective(
     """
     if not isinstance(problem, FiniteSum):
         raise invalid("objective", "problem", "a FiniteSum", problem)
-    with problem.precision():
+    with problem.arithmetic():
         cloud = jnp.asarray(particles, problem.dtype)
         if cloud.ndim != 2 or cloud.shape[1] != problem.dim:
             raise invalid(

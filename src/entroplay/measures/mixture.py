@@ -177,7 +177,7 @@ class Mixture:
         penalty = float(
             np.broadcast_to(np.asarray(problem.l2, np.float64), squares.shape) @ squares
         )
-        with problem.precision():
+        with problem.arithmetic():
             moments, loss, loss_error = self._loss(problem, seed)
         temperature = problem.temperature
         value = loss + penalty + temperature * entropy

@@ -95,7 +95,7 @@ def fit_mixture(
         chosen = rng.permutation(len(cloud))[:COMPONENTS]
         cloud, own = cloud[chosen], own[chosen]
     found: list[tuple[float, Mixture]] = []
-    with problem.precision():
+    with problem.arithmetic():
         features = problem.features.smoothed(key)
         smooth = traced(eqx.tree_at(lambda p: p.features, problem, features))
         for components, base in _candidates(smooth, jnp.asarray(cloud), dual):

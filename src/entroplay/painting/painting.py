@@ -157,7 +157,7 @@ class Painting(eqx.Module):
     ) -> np.ndarray:
         """The weighted mean of the particles over the background; equal weights by default."""
         problem = self.solution.problem
-        with problem.precision():
+        with problem.arithmetic():
             features = self.features if size is None else self.features.at(self.shown_size(size))
             weights = None if shares is None else jnp.asarray(shares, problem.dtype)
             picture = np.asarray(_draw(features, jnp.asarray(particles), weights)) + self.background

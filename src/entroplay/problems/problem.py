@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..base.arguments import invalid, is_number, per_row, positive, real_array
 from ..base.registry import storable
+from ..base.threads import lapack_on_one_thread
 from .features.base import FeatureMap, Moments, Particles
 from .losses.base import Loss
 
@@ -97,9 +99,11 @@ class FiniteSum(eqx.Module):
         """The precision in which the problem was posed."""
         return self.features.dtype
 
-    def precision(self) -> AbstractContextManager[None]:
-        """The context in which JAX computes in the precision of this problem."""
-        return jax.enable_x64(self.dtype == jnp.float64)
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """The context in which JAX computes for this problem: its precision, and its threads."""
+        with jax.enable_x64(self.dtype == jnp.float64), lapack_on_one_thread():
+            yield
 
     def needs_rows(self, verb: str) -> None:
         """Refuse a problem that was saved without its training rows, on behalf of `verb`."""

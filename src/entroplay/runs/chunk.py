@@ -87,5 +87,9 @@ def _all_finite(tree: Any) -> Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
-ADVANCE = {level: compiled(partial(_advance_chunk), level=level) for level in (1, 2)}
+ADVANCE = {
+    # The painter's: its rasteriser needs a number that is computed twice to be rounded alike.
+    1: compiled(partial(_advance_chunk), level=1, newer=True),
+    2: compiled(partial(_advance_chunk)),
+}
 """The compiled chunk by XLA's optimisation level, see `compiled`."""

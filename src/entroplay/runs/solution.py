@@ -131,7 +131,7 @@ class Solution(eqx.Module):
 
     def predict(self, X: object) -> Array:
         """The weighted mean of h over the particles, at new rows: (rows,) or (rows, k)."""
-        with self.problem.precision():
+        with self.problem.arithmetic():
             return mean_features(self.problem.features.at(X), self.particles, self.weights)
 
     def validate(self) -> None:
@@ -164,7 +164,7 @@ class Solution(eqx.Module):
             return jax.tree.map(lambda a: _head(a, n) if eqx.is_array(a) and a.ndim else a, tree)
 
         problem = self.problem
-        with problem.precision():
+        with problem.arithmetic():
             features = problem.features
             if "rows" in vars(features):  # a map that computes its rows holds no data
                 features = eqx.tree_at(lambda f: f.rows, features, cut(features.rows))

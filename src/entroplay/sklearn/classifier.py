@@ -34,6 +34,9 @@ class MeanFieldClassifier(ClassifierMixin, Network):
         activation: "tanh", "sigmoid", "erf", "relu" or "auto", which is tanh: its certificates are
             tighter.
         scale: the factor in front of every neuron, in units of the log-odds.
+        relevance: "auto" stretches or shrinks every standardised input by a factor that maximises
+            the marginal likelihood of the Gaussian process to which the network tends at high
+            temperature; "equal" treats all inputs alike.
         solver: a `Solver`, or the name of one: "newton", "efp", "naive-efp", "mfld", "pda" or
             "psdca". None is `NewtonEFP()`.
         tol: stop when the certificate bounds the distance to the optimum by this number, in units
@@ -75,6 +78,7 @@ class MeanFieldClassifier(ClassifierMixin, Network):
         particles: Any = "auto",
         activation: Any = "auto",
         scale: Any = 10.0,
+        relevance: Any = "auto",
         solver: Any = None,
         tol: Any = 0.1,
         max_iter: Any = 72,
@@ -88,6 +92,7 @@ class MeanFieldClassifier(ClassifierMixin, Network):
         self.particles = particles
         self.activation = activation
         self.scale = scale
+        self.relevance = relevance
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter

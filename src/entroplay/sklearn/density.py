@@ -260,7 +260,7 @@ def as_solution(problem: MixingProblem, support: Support, log: NewtonLog, seed: 
     reason = Reason.CONVERGED if support.converged else Reason.ITERATIONS
     message = f"{log.steps} steps of Newton's method on {len(support.points)} points"
     history = {name: np.array([solve[name] for solve in log.solves]) for name in log.solves[0]}
-    with posed.precision():
+    with posed.arithmetic():
         # H_i = 1 / u_i, in units of the density. Padding has no weight: any moment will do there.
         moments = np.exp(problem.log_height - support.log_slopes)
         moments = jnp.asarray(np.concatenate([moments, np.ones(problem.size - n)]))

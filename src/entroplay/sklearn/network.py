@@ -16,6 +16,7 @@ from ..problems.features.neurons import ACTIVATIONS, Neurons
 from ..problems.losses import Loss
 from ..runs.solution import Solution
 from .fit import Trainer
+from .relevance import relevance_of
 from .rows import WeightedRows, padded
 from .scaling import Standardiser
 from .search import SearchInterrupted, search
@@ -36,6 +37,7 @@ LEARNED: dict[str, type | None] = {
     "temperature_": None,
     "l2_": None,
     "search_": None,
+    "relevance_": None,
     "_inputs": Standardiser,
     "_facts": Facts,
 }
@@ -63,6 +65,7 @@ class Network(Storable, Summarised):
     particles: Any
     activation: Any
     scale: Any
+    relevance: Any
     solver: Any
     tol: Any
     max_iter: Any
@@ -137,7 +140,9 @@ class Network(Storable, Summarised):
         if activation == "auto":
             # A solver that meets the whole loss at once needs bounded neurons.
             activation = self._activation if solver.turns_on_loss else "tanh"
+        seed = new_seed(self.random_state)
         self._inputs = Standardiser.of(rows.X, rows.weights)
+        self.relevance_ = self._learn_relevance(rows, activation, stratify, seed)
 
         def features(X: np.ndarray) -> Neurons:
             return Neurons(
@@ -155,11 +160,25 @@ class Network(Storable, Summarised):
             solver,
             particles,
             hottest=scale**2 / HOTTEST,
-            seed=new_seed(self.random_state),
+            seed=seed,
             stratify=stratify,
             progress=verbose > 1,
             say=say,
         )
+
+    def _learn_relevance(
+        self, rows: WeightedRows, activation: str, labels: bool, seed: int
+    ) -> np.ndarray:
+        """The factors of standardised inputs; equal ones if they are not to be learned."""
+        choice = one_of(type(self).__name__, "relevance", self.relevance, ("auto", "equal"))
+        X, y = self._inputs(rows.X), rows.y
+        if choice == "equal":
+            return np.full(X.shape[1], 1 / np.sqrt(X.shape[1]))
+        if labels:
+            # Labels as targets of a regression, one per class.
+            y = (y == np.unique(y)).astype(np.float64)
+            y = Standardiser.of(y, rows.weights)(y)
+        return relevance_of(X, y, rows.weights, relu=activation == "relu", seed=seed)
 
     def _derive(self) -> None:
         self.duality_gap_ = verified_bound(self.certificate_)
@@ -193,12 +212,14 @@ class Network(Storable, Summarised):
         return self._cloud
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
-        """Standardised inputs, divided by the root of their number p.
+        """Standardised inputs, multiplied by their relevance, whose squares add up to about one.
 
         Under the prior N(0, s^2) of the weights, the variance of w.x is then s^2 on average over
-        the rows, whatever p is.
+        the rows, whatever the number of inputs is.
         """
-        return self._inputs(X) / np.sqrt(X.shape[1])
+        # Files of earlier versions know no relevance.
+        equal = np.full(X.shape[1], 1 / np.sqrt(X.shape[1]))
+        return self._inputs(X) * getattr(self, "relevance_", equal)
 
     def _network(self, X: np.ndarray) -> np.ndarray:
         """The network's outputs (n, k) in double precision, block by block."""

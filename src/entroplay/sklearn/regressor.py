@@ -44,6 +44,9 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
             are tighter.
         scale: the scale in the formula above, in standard deviations of the target. It is the
             largest output of a neuron with a bounded activation.
+        relevance: "auto" stretches or shrinks every standardised input by a factor that maximises
+            the marginal likelihood of the Gaussian process to which the network tends at high
+            temperature; "equal" treats all inputs alike.
         solver: a `Solver`, or the name of one: "newton", "efp", "naive-efp", "mfld", "pda" or
             "psdca". None is `NewtonEFP()`.
         tol: stop when the certificate bounds the distance to the optimum by this number, in units
@@ -61,6 +64,7 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
         certificate_: the `Certificate` with that bound; None if the fit was interrupted.
         temperature_, l2_: the values given or found.
         search_: the values tried, as a list of tuples (temperature, l2, held-out loss).
+        relevance_: the factor of every standardised input.
         n_iter_: number of iterations of the final fit.
         particles_, weights_: the neurons of the network, one particle (w, b, alpha) per row, and
             their weights, which sum to one.
@@ -95,6 +99,7 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
         particles: Any = "auto",
         activation: Any = "auto",
         scale: Any = 10.0,
+        relevance: Any = "auto",
         solver: Any = None,
         tol: Any = 0.1,
         max_iter: Any = 72,
@@ -109,6 +114,7 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
         self.particles = particles
         self.activation = activation
         self.scale = scale
+        self.relevance = relevance
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter

@@ -95,7 +95,7 @@ def certify(
     seed = seed_number("certify", seed)
     problem = solution.problem
     problem.needs_rows("certify")
-    with problem.precision():
+    with problem.arithmetic():
         approach = solution.path if path is None else _checked_path(solution, path)
         dual = Dual.of(problem, solution.dual, solution.moments, approach)
         own = own_cloud(solution.particles, solution.weights)

@@ -67,7 +67,7 @@ def compress(solution: Solution, size: int, method: str = "herding", *, seed: in
         raise invalid("compress", "size", f"less than the number of particles, {m}", size)
     choose = METHODS[one_of("compress", "method", method, tuple(METHODS))]
     seed = seed_number("compress", seed)
-    with problem.precision():
+    with problem.arithmetic():
         kept = solution.particles[np.asarray(choose(solution, size, seed))]
         weights, _ = prediction_weights(problem, kept, solution.moments)
         error, chance = _errors(

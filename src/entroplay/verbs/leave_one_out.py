@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..base.arguments import invalid
-from ..base.compilation import traced
+from ..base.compilation import compiled, traced
 from ..measures.cloud import SeenCloud
 from ..measures.cloud_dual import maximise_on_cloud
 from ..measures.influence import left_out_moments
@@ -118,7 +117,7 @@ def judged_rows(solution: object) -> LeaveOneOut:
     # A run that ended above the problem's temperature followed a fraction beta of the loss.
     betas = solution.history.get("beta", np.ones(1))
     beta = float(betas[-1]) if len(betas) and betas[-1] > 0 else 1.0
-    with problem.precision():
+    with problem.arithmetic():
         moments, d_eff = _left_out(
             traced(problem),
             solution.particles,
@@ -142,7 +141,7 @@ def judged_rows(solution: object) -> LeaveOneOut:
     )
 
 
-@eqx.filter_jit
+@compiled
 def _left_out(
     problem: FiniteSum, particles: Particles, moments: Moments, beta: Float[Array, ""]
 ) -> tuple[Moments, Float[Array, ""]]:

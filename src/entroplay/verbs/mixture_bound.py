@@ -86,7 +86,7 @@ def mixture_bound(
 
 def lower_bound(problem: FiniteSum, certificate: Certificate | None = None) -> LowerBound:
     """The largest number that is known to be below min L; minus infinity if there is none."""
-    with problem.precision():
+    with problem.arithmetic():
         zero = float(zero_dual(problem))
     best = LowerBound(zero, 0.0, zero, "zero dual")
     if certificate is not None and certificate.mixed:
@@ -109,7 +109,7 @@ def zero_dual(problem: FiniteSum) -> float:
 
 def best_constant(problem: FiniteSum) -> float:
     """The loss of the best constant moments; NaN if no constant is best, as for densities."""
-    with problem.precision():
+    with problem.arithmetic():
         c = jnp.zeros(problem.features.channels, problem.dtype)
         value, gradient, hessian = _at_constant(traced(problem), c)
         if not np.isfinite([float(value)]).all():

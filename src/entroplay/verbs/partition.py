@@ -52,7 +52,7 @@ def log_partition(
 
     `smc_log_ratios` are the islands' estimates of log(Z_g / Z_0).
     """
-    with problem.precision():
+    with problem.arithmetic():
         sampled = by_importance_sampling(problem, key, dual)
     return sampled or from_replicates(problem, smc_log_ratios, "sequential Monte Carlo")
 

@@ -88,7 +88,7 @@ class TemperaturePath(Sequence[Solution]):
             if loss.data_shape not in (None, prediction.shape):
                 must_be = f"one for predictions of shape {prediction.shape}"
                 raise invalid("validate", "loss", must_be, f"one for {loss.data_shape}")
-            with solution.problem.precision():
+            with solution.problem.arithmetic():
                 losses.append(float(jnp.mean(loss.value(prediction))))
         return np.array(losses)
 

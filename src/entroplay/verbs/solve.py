@@ -133,7 +133,7 @@ def run(
         m = PARTICLES if start is None else start.particles.shape[0]
     else:
         m = most = particles
-    with problem.precision(), progress_bar(progress, iterations) as show_progress:
+    with problem.arithmetic(), progress_bar(progress, iterations) as show_progress:
         solver.check(problem, iterations)
         prior_key, run_key = jax.random.split(jax.random.key(seed))
         loop = Loop(
@@ -160,7 +160,7 @@ def solution_of(loop: Loop, status: Status, seed: int, *, calibrate: bool) -> So
         path = loop.memory("path").recorded()
     else:
         path = np.zeros((0, *problem.features.shape), problem.dtype)
-    with problem.precision():
+    with problem.arithmetic():
         if calibrate:
             weights, complaint = prediction_weights(problem, state.particles, state.moments)
             if complaint:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...base.compilation import traced
+from ...base.compilation import compiled, traced
 from ...base.registry import storable
 from ...measures.cloud import SeenCloud
 from ...measures.gap import bregman_gap, rowwise_square, sampling_bias
@@ -263,7 +263,7 @@ def _averaged(state: NewtonEFPState, excess: Array) -> Array:
     return jnp.where((state.beta >= 1) & (excess < RESTART), grown, 1)
 
 
-@eqx.filter_jit
+@compiled
 def _grown(
     problem: FiniteSum, sampler: Sampler, key: PRNGKeyArray, state: NewtonEFPState, size: int
 ) -> NewtonEFPState:
