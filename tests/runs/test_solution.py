@@ -1,11 +1,14 @@
 """A Solution: what it prints, what it predicts, and why it stopped."""
 
+from html import escape
+
 import numpy as np
 import pytest
 from problems.cases import cross_entropy, squared
 from runs.cases import altered, assert_same, solution_of
 
 import entroplay as ep
+from entroplay.runs.history import empty_history
 from entroplay.runs.solution import Reason, Status
 
 
@@ -31,6 +34,18 @@ def test_a_solution_prints_what_one_wants_to_know():
     )
     assert "not known to be bounded" in repr(ep.solve(relu, ep.EFP(0.1), particles=8, iterations=2))
     assert "not estimated" in repr(ep.solve(squared(), ep.MFLD(), particles=8, iterations=2))
+
+
+def test_a_notebook_shows_the_same_as_a_table():
+    solution = ep.solve(squared(), ep.EFP(0.2), particles=128, iterations=30)
+    html = solution._repr_html_()
+    for _, text in solution._facts():
+        assert escape(text) in html
+    assert "FiniteSum(Neurons, Squared" in html
+    assert html.count("<polyline") == 1  # the loss
+    empty = altered(solution, history=empty_history())
+    assert "no iteration was completed" in empty._repr_html_()
+    assert "<svg" not in empty._repr_html_()
 
 
 @pytest.mark.parametrize(

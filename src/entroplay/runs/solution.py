@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..base.arguments import positive
+from ..base.notebook import card, sparkline
 from ..base.registry import result, storable
 from ..measures.mixture import Mixture
 from ..measures.mixture_fit import fit_mixture
@@ -174,35 +175,44 @@ class Solution(eqx.Module):
             return eqx.tree_at(lambda s: (s.problem, s.moments, s.dual, s.path), self, parts)
 
     def __repr__(self) -> str:
-        m = self.particles.shape[0]
+        first, *others = self._facts()
+        lines = [f"Solution of {self.problem}", f"  by {first[1]}"]
+        return "\n".join([*lines, *(f"  {label:<11} {text}" for label, text in others)])
+
+    def _repr_html_(self) -> str:
+        """The solution as a small table, for notebooks."""
+        losses = self.history.get("loss_moments", ())
+        picture = sparkline(losses, f"loss at the moments, {len(losses)} iterations")
+        return card("Solution", [("problem", str(self.problem)), *self._facts()], picture)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What there is to say about the run, as labelled sentences; the method comes first."""
         by = self.solver if isinstance(self.solver, str) else "a method that the file does not name"
         if isinstance(self.solver, Solver):
             by = eqx.tree_pformat(self.solver, width=1000)
-        lines = [
-            f"Solution of {self.problem}",
-            f"  by {by}, {m} particles, seed {self.seed}",
-            f"  stopped     {self.status}",
+        facts = [
+            ("method", f"{by}, {self.particles.shape[0]} particles, seed {self.seed}"),
+            ("stopped", str(self.status)),
         ]
         if self.compression is not None:
-            lines.append(f"  compressed  {self.compression}")
+            facts.append(("compressed", str(self.compression)))
         if len(self.history["iteration"]) == 0:
-            return "\n".join([*lines, "  no iteration was completed"])
+            return [*facts, ("work", "no iteration was completed")]
         last = {name: values[-1] for name, values in self.history.items()}
-        lines.append(
-            f"  loss        {last['loss_moments']:.6g} at the moments, "
-            f"{last['loss_particles']:.6g} at the particles' mean"
-        )
-        lines.append(f"  gap         {self._gap_sentence()}")
-        lines.append(
-            f"  work        {last['iteration']:.0f} iterations, {last['pulls']:.0f} pulls, "
-            f"{last['passes']:.0f} passes, {last['seconds']:.3g} s"
-        )
-        if not np.isfinite(self.problem.features.bounds).all():
-            lines.append(
-                "  note        the features are not known to be bounded: the theory's rates do "
-                "not apply"
+        facts.append(
+            (
+                "loss",
+                f"{last['loss_moments']:.6g} at the moments, "
+                f"{last['loss_particles']:.6g} at the particles' mean",
             )
-        return "\n".join(lines)
+        )
+        facts.append(("gap", self._gap_sentence()))
+        work = f"{last['iteration']:.0f} iterations, {last['pulls']:.0f} pulls, "
+        facts.append(("work", f"{work}{last['passes']:.0f} passes, {last['seconds']:.3g} s"))
+        if not np.isfinite(self.problem.features.bounds).all():
+            note = "the features are not known to be bounded: the theory's rates do not apply"
+            facts.append(("note", note))
+        return facts
 
     def _gap_sentence(self) -> str:
         recent = self.history["gap"][-RECENT:]

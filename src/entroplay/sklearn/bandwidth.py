@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from .coordinates import Coordinates
 from .mixing import solve_on_support
@@ -83,7 +85,18 @@ class BandwidthPath:
         # PATIENCE bandwidths behind and clearly better than the last.
         while (len(table) - best <= PATIENCE or fall < FALL) and width > NARROWEST:
             width = float(widest * NARROWING ** len(table))
-            likelihood = float(shares @ [part.narrow(width) for part in folds])
+            try:
+                likelihood = float(shares @ [part.narrow(width) for part in folds])
+            except KeyboardInterrupt:
+                if not table:
+                    raise
+                warnings.warn(
+                    "MeanFieldDensity was interrupted during its search: the best of "
+                    f"{len(table)} bandwidths so far is taken. Interrupt it again to end the fit.",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+                break
             if not np.isfinite(likelihood):
                 break
             self.say(f"bandwidth {width:.3g}: cross-validated log-likelihood {likelihood:.4g}")

@@ -54,6 +54,7 @@ class MeanFieldClassifier(ClassifierMixin, Network):
         classes_: the labels, sorted.
         duality_gap_: bound on the distance to the global optimum; infinite if it could not be
             verified.
+        relative_gap_: that bound as a share of the best constant's loss.
         certificate_, temperature_, l2_, search_, n_iter_: as in `MeanFieldRegressor`.
         particles_, weights_, history_, solution_: as in `MeanFieldRegressor`.
         n_features_in_, feature_names_in_: as in scikit-learn.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -21,8 +22,9 @@ from .fit import ISLAND, TEMPERING
 from .mixing import solve_on_support
 from .rows import WeightedRows, bucket, merge
 from .storable import Storable
+from .summary import Facts, Lines, Summarised
 from .support import MixingProblem, NewtonLog, Support
-from .verdicts import automatic, new_seed, verdict_warning, verified_bound
+from .verdicts import automatic, new_seed, relative_bound, verdict_warning, verified_bound
 
 SHARED_ROWS = 512
 """Maximum number of rows for which folds are padded to the size of the whole set. With more rows,
@@ -35,7 +37,7 @@ GROWTH = 4
 """Factor by which the support grows before the second certificate."""
 
 
-class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
+class MeanFieldDensity(Storable, DensityMixin, Summarised):
     """Density estimation by a mixture of equal normals over a free mixing measure, certified.
 
     This is nonparametric maximum likelihood with an entropy: the mixing measure mu minimises the
@@ -73,7 +75,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
             weights.
         duality_gap_: bound on the distance to the global optimum; infinite if it could not be
             verified.
-        certificate_: the `Certificate` with that bound.
+        certificate_: the `Certificate` with that bound; None if the fit was interrupted.
         search_: the bandwidths tried, as a list of tuples (bandwidth, cross-validated mean
             log-likelihood).
         n_iter_: number of Newton steps at the final bandwidth.
@@ -98,6 +100,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         "bandwidth_": None,
         "search_": None,
         "_coordinates": Coordinates,
+        "_facts": Facts,
     }
 
     def __init__(
@@ -133,7 +136,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
                 two counts as a row given twice.
         """
         keep_programs()
-        owner = type(self).__name__
+        owner, began = type(self).__name__, time.perf_counter()
         X = validate_data(self, X, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         width, tol = automatic(owner, "bandwidth", self.bandwidth), positive(owner, "tol", self.tol)
@@ -153,6 +156,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         # The folds share compiled programs with the fit to all rows, where padding is cheap.
         size = bucket(len(rows)) if len(rows) <= SHARED_ROWS else 0
         path = BandwidthPath(shape, temperature, l2, seed, say, least_size=size)
+        self._forget_fit()
         self.search_: list[tuple[float, float]] = []
         if width is None:
             width, self.search_ = path.cross_validate(rows)
@@ -162,6 +166,9 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         problem = path.problem(rows, self._coordinates, width)
         support = path.lead_to(rows, self._coordinates, width)
         self._solve(problem, support, particles, seed, tol=tol, max_iter=max_iter, say=say)
+        likelihood = rows.weights @ np.log(np.asarray(self.solution_.moments, np.float64))
+        score = float(likelihood) + self._coordinates.log_volume
+        self._facts = Facts(len(rows), score, time.perf_counter() - began)
         self._derive()
         verdict_warning(owner, self.certificate_, self.solution_, tol, self.n_iter_, max_iter)
         return self
@@ -185,7 +192,11 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
             solution = as_solution(problem, support, log, seed)
             self.solution_ = solution.first_rows(n)
             # The certificate is that of the padded rows: it compiles once for nearly equal sizes.
-            self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
+            self.certificate_ = None
+            try:
+                self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
+            except KeyboardInterrupt:  # the density is there, only its bound is missing
+                break
             work = f"{len(support.points)} points, {log.steps} steps"
             say(f"{work}: {self.certificate_.verdict}")
             if (self.certificate_.verified and self.certificate_.bound <= tol) or log.left <= 0:
@@ -193,6 +204,7 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
 
     def _derive(self) -> None:
         self.duality_gap_ = verified_bound(self.certificate_)
+        self.relative_gap_ = relative_bound(self.certificate_)
         self.history_ = self.solution_.history
         # Fits saved by earlier versions have one entry per step.
         steps = self.history_.get("inner_steps", np.ones(len(self.history_["iteration"])))
@@ -203,6 +215,17 @@ class MeanFieldDensity(Storable, DensityMixin, BaseEstimator):
         # The kernel is N(0, bandwidth^2 I) after x -> x @ axes.
         back = np.linalg.inv(self._coordinates.axes)
         self.covariance_ = self.bandwidth_**2 * back.T @ back
+
+    def _fit_lines(self) -> Lines:
+        chosen = (
+            f"bandwidth {self.bandwidth_:.3g}{self._tried()}, covariance {self.covariance}, "
+            f"temperature {self.temperature:.3g}, {len(self.weights_)} points"
+        )
+        lines = [self._data_line("column"), ("chosen", chosen)]
+        if hasattr(self, "_facts"):
+            score = f"mean log-density {self._facts.score:.4g} at the training rows"
+            lines.append(("fit", score))
+        return lines
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log-density (n,) at the rows, in the units of X."""

@@ -179,9 +179,12 @@ class Trainer:
                 approach = jnp.stack([b * solution.dual for b in TEMPERING])
             elif approach is None:
                 approach = _without_detours(trained)
-            certificate = certify(
-                solution, seed=self.seed, particles=ISLAND, budget=budget, path=approach
-            )
+            try:
+                certificate = certify(
+                    solution, seed=self.seed, particles=ISLAND, budget=budget, path=approach
+                )
+            except KeyboardInterrupt:  # the fit is there, only its bound is missing
+                return trained, None
             self.say(f"{done} iterations: {certificate.verdict}")
             met = certificate.verified and certificate.bound <= tol
             # The bound falls at best WORTH_WHILE times as fast as iterations grow: beyond that, the

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from ..base.arguments import flag, invalid, one_of, positive, whole
 from ..base.program_cache import keep_programs
@@ -20,9 +20,17 @@ from .fit import Trainer
 from .relevance import relevance_of
 from .rows import WeightedRows, padded
 from .scaling import Standardiser
-from .search import search
+from .search import SearchInterrupted, search
 from .storable import Storable
-from .verdicts import automatic, new_seed, solver_of, verdict_warning, verified_bound
+from .summary import Facts, Lines, Summarised, network_lines, training_score
+from .verdicts import (
+    automatic,
+    new_seed,
+    relative_bound,
+    solver_of,
+    verdict_warning,
+    verified_bound,
+)
 
 LEARNED: dict[str, type | None] = {
     "n_features_in_": None,
@@ -32,6 +40,7 @@ LEARNED: dict[str, type | None] = {
     "search_": None,
     "relevance_": None,
     "_inputs": Standardiser,
+    "_facts": Facts,
 }
 """Learned attributes of both networks that files keep, with the class of those that are records."""
 BLOCKS = (64, 1024)
@@ -46,7 +55,7 @@ HOTTEST = 100
 """The search starts at the temperature scale^2 / HOTTEST: 1 at the default scale."""
 
 
-class Network(Storable, BaseEstimator):
+class Network(Storable, Summarised):
     """An infinitely wide two-layer network, fitted to rows whose targets are prepared already."""
 
     _activation: ClassVar[str]
@@ -82,7 +91,8 @@ class Network(Storable, BaseEstimator):
             stratify: whether targets are labels, of which the held-out rows need all.
         """
         keep_programs()
-        owner = type(self).__name__
+        owner, began = type(self).__name__, time.perf_counter()
+        self._forget_fit()  # targets are scaled by the new rows already
         temperature = automatic(owner, "temperature", self.temperature)
         l2 = automatic(owner, "l2", self.l2)
         max_iter = whole(owner, "max_iter", self.max_iter)
@@ -95,14 +105,20 @@ class Network(Storable, BaseEstimator):
             # The values chosen for the first fit hold for all fits that continue from it.
             temperature = self.temperature_ if temperature is None else temperature
             l2 = self.l2_ if l2 is None else l2
-        self.temperature_, self.l2_, self.search_ = search(trainer, temperature, l2)
-        trained, certificate = trainer.fit(
-            self.temperature_, self.l2_, tol=tol, max_iter=max_iter, start=start
-        )
+        try:
+            self.temperature_, self.l2_, self.search_ = search(trainer, temperature, l2)
+            trained, certificate = trainer.fit(
+                self.temperature_, self.l2_, tol=tol, max_iter=max_iter, start=start
+            )
+        except SearchInterrupted as best:
+            (self.temperature_, self.l2_, _), self.search_ = best.trial, best.trials
+            trained, certificate = best.trained, None
         # The solver's own cloud is kept for a warm start; the answer pools the last few clouds.
         self._cloud = trained.solution
         self.solution_ = trained.pooled().first_rows(len(rows))
         self.certificate_ = certificate
+        seconds = time.perf_counter() - began
+        self._facts = Facts(len(rows), training_score(self.solution_), seconds)
         self._derive()
         verdict_warning(
             owner, certificate, self.solution_, tol, self.n_iter_, max_iter, stacklevel=4
@@ -168,10 +184,14 @@ class Network(Storable, BaseEstimator):
 
     def _derive(self) -> None:
         self.duality_gap_ = verified_bound(self.certificate_)
+        self.relative_gap_ = relative_bound(self.certificate_)
         self.history_ = self.solution_.history
         self.n_iter_ = len(self.history_["iteration"])
         self.particles_ = np.asarray(self.solution_.particles, np.float64)
         self.weights_ = np.asarray(self.solution_.weights, np.float64)
+
+    def _fit_lines(self) -> Lines:
+        return network_lines(self)
 
     def _cloud_size(self, dim: int) -> int:
         """The number of particles for neurons with `dim` parameters."""

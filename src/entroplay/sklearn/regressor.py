@@ -8,14 +8,15 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..base.arguments import one_of, positive
+from ..base.arguments import flag, one_of, positive
 from ..problems.losses import Huber, Loss, Squared
+from .intervals import Intervals, Residuals
 from .network import LEARNED, Network
 from .rows import WeightedRows, merge
 from .scaling import Standardiser
 
 
-class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, Network):
+class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
     """Regression by an infinitely wide two-layer network, certified near its global optimum.
 
     The network is the mean of the neurons scale * tanh(alpha) * activation(w.x + b) under a
@@ -59,6 +60,7 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, Network):
     Attributes:
         duality_gap_: bound on the distance to the global optimum; infinite if it could not be
             verified.
+        relative_gap_: that bound as a share of the best constant's loss.
         certificate_: the `Certificate` with that bound; None if the fit was interrupted.
         temperature_, l2_: the values given or found.
         search_: the values tried, as a list of tuples (temperature, l2, held-out loss).
@@ -80,7 +82,12 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, Network):
     """
 
     _activation: ClassVar = "relu"
-    _learned: ClassVar = {**LEARNED, "_targets": Standardiser, "_targets_are_flat": None}
+    _learned: ClassVar = {
+        **LEARNED,
+        "_targets": Standardiser,
+        "_targets_are_flat": None,
+        "_residuals": Residuals,
+    }
 
     def __init__(
         self,
@@ -141,9 +148,19 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, Network):
         y = targets[:, 0] if targets.shape[1] == 1 else targets
         return Squared(y) if self.loss == "squared" else Huber(y, float(self.epsilon))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The predicted targets at rows X: (n,) or (n, t), as the targets of the fit."""
+    def predict(self, X: Any, return_std: Any = False) -> Any:
+        """The predicted targets at rows X: (n,) or (n, t), as the targets of the fit.
+
+        Args:
+            X: rows.
+            return_std: whether to return a pair: the predictions, and an array of the same shape
+                with the standard deviation of new targets around them. It is the root mean square
+                of the leave-one-out residuals, the same for all rows: see `predict_interval`.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         values = self._targets.undo(self._network(X))
-        return values[:, 0] if self._targets_are_flat else values
+        values = values[:, 0] if self._targets_are_flat else values
+        if not flag(type(self).__name__, "return_std", return_std):
+            return values
+        return values, np.full_like(values, self._of_each_target(lambda r: r.deviation))

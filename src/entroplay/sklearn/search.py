@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runs.solution import Reason, Solution
-from .fit import ITERATIONS, Trainer
+from .fit import ITERATIONS, Trained, Trainer
 
 HELD_OUT = 0.2
 """Fraction of the rows held out to score temperatures and penalties."""
@@ -44,6 +44,20 @@ class Trial(NamedTuple):
     loss: float
 
 
+class SearchInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a search that has something to show.
+
+    Attributes:
+        trained: the best network so far, fitted to the rows that were not held out.
+        trial: its row of the table.
+        trials: the table.
+    """
+
+    def __init__(self, trained: Trained, trial: Trial, trials: list[Trial]):
+        super().__init__("the search was interrupted")
+        self.trained, self.trial, self.trials = trained, trial, trials
+
+
 def search(
     trainer: Trainer, temperature: float | None, l2: float | None
 ) -> tuple[float, float, list[Trial]]:
@@ -51,7 +65,8 @@ def search(
 
     The temperature falls, and l2 with it, which keeps the prior; each solution starts from the last
     one. The path ends when the loss at the rows held out has not improved for a while. At a given
-    temperature a few priors are tried.
+    temperature a few priors are tried. Ctrl-C raises `SearchInterrupted` with the best network so
+    far, once there is one.
     """
     if temperature is not None and l2 is not None:
         return temperature, l2, []
@@ -60,24 +75,36 @@ def search(
         chosen = hottest * FALLBACK if temperature is None else temperature
         return chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, []
     judge = _Scorer(trainer, held_out_rows(trainer))
+    try:
+        best = _best(judge, temperature, l2)
+    except KeyboardInterrupt:
+        if judge.best is None:
+            raise
+        raise SearchInterrupted(judge.best.trained, judge.best.trial, judge.trials) from None
+    return best.trial.temperature, best.trial.l2, judge.trials
+
+
+def _best(judge: _Scorer, temperature: float | None, l2: float | None) -> _Candidate:
+    """The best candidate; `judge.best` holds the best so far."""
+    n, hottest = len(judge.trainer.rows), judge.trainer.hottest
     ladder = [float(hottest * t) for t in LADDER if t * n >= COLDEST] or [hottest]
-    best, misses, start = None, 0, None
+    misses, start = 0, None
     for value in ladder if temperature is None else [temperature]:
         candidate = judge(value, value / (2 * PRIOR_VARIANCE) if l2 is None else l2, start)
         start = candidate.solution
-        if best is None or candidate.clearly_better(best):
-            best, misses = candidate, 0
+        if judge.best is None or candidate.clearly_better(judge.best):
+            judge.best, misses = candidate, 0
         else:
             misses += 1
         if misses == PATIENCE or not np.isfinite(candidate.trial.loss):
             break
-    assert best is not None
+    assert judge.best is not None
     if temperature is not None:
-        origin = best
+        origin = judge.best
         for factor in PRIOR_FACTORS:
             other = judge(temperature, origin.trial.l2 / factor, origin.solution)
-            best = other if other.clearly_better(best) else best
-    return best.trial.temperature, best.trial.l2, judge.trials
+            judge.best = other if other.clearly_better(judge.best) else judge.best
+    return judge.best
 
 
 def held_out_rows(trainer: Trainer) -> np.ndarray:
@@ -98,10 +125,14 @@ def held_out_rows(trainer: Trainer) -> np.ndarray:
 class _Candidate:
     """A solution on one part of the rows, and its loss at each of the others."""
 
-    solution: Solution
+    trained: Trained
     trial: Trial
     losses: np.ndarray
     weights: np.ndarray
+
+    @property
+    def solution(self) -> Solution:
+        return self.trained.solution
 
     def clearly_better(self, other: _Candidate) -> bool:
         """Whether the loss is lower by half a standard error of the paired differences.
@@ -130,6 +161,7 @@ class _Scorer:
         self.learning = np.where(held_out, 0, weights)
         self.weights = weights[held_out] / weights[held_out].sum()
         self.trials: list[Trial] = []
+        self.best: _Candidate | None = None
 
     def __call__(self, temperature: float, l2: float, start: Solution | None) -> _Candidate:
         trainer = self.trainer
@@ -137,11 +169,12 @@ class _Scorer:
         seed = trainer.seed + len(self.trials)
         # Newton has converged once beta = 1; for other solvers we cannot tell, so run to the limit.
         iterations = PATH_ITERATIONS if trainer.solver.turns_on_loss else PATH_LIMIT
-        # The clouds are not used here, but a run that keeps as many as the fit shares its program.
+        # A run that keeps as many clouds as the fit shares its program.
         clouds = trainer.clouds(ITERATIONS)
-        solution = trainer.run(
+        trained = trainer.run(
             problem, iterations, PATH_LIMIT, seed=seed, start=start, clouds=clouds
-        ).solution
+        )
+        solution = trained.solution
         if solution.status == "interrupted":
             raise KeyboardInterrupt
         values = np.asarray(problem.loss.value(solution.moments), np.float64)
@@ -153,4 +186,4 @@ class _Scorer:
         trial = Trial(temperature, l2, float(self.weights @ losses))
         self.trials.append(trial)
         trainer.say(f"temperature {temperature:.3g}, l2 {l2:.3g}: held-out loss {trial.loss:.4g}")
-        return _Candidate(solution, trial, losses, self.weights)
+        return _Candidate(trained, trial, losses, self.weights)

@@ -11,8 +11,15 @@ from sklearn.utils import check_random_state
 
 from ..base.arguments import invalid, is_number, one_of, positive
 from ..methods.solvers import SOLVERS, NewtonEFP, Solver
-from ..runs.solution import Solution
+from ..runs.solution import Reason, Solution
 from ..verbs.certificate import Certificate
+
+GOOD = 0.1
+"""A fit with a verified bound below this share of the best constant's loss is good, whatever `tol`.
+
+It does not warn: measured, iterations beyond the second round hardly lower such a bound, since what
+is left of it is the price of the explicit measure and of the clouds.
+"""
 
 
 def automatic(owner: str, name: str, value: object) -> float | None:
@@ -46,6 +53,13 @@ def verified_bound(certificate: Certificate | None) -> float:
     return np.inf if certificate is None or not certificate.verified else certificate.bound
 
 
+def relative_bound(certificate: Certificate | None) -> float:
+    """The verified bound, divided by the best constant's loss; NaN where no constant is best."""
+    if certificate is None or not certificate.verified:
+        return np.inf
+    return certificate.relative_bound
+
+
 def verdict_warning(
     owner: str,
     certificate: Certificate | None,
@@ -56,26 +70,49 @@ def verdict_warning(
     *,
     stacklevel: int = 3,
 ) -> None:
-    """Warn about a fit that is not certified to `tol` after `done` iterations; say what would help.
+    """Warn about a fit that is not good after `done` iterations: why it stopped, and what helps.
 
-    `stacklevel` counts the calls up to the user's line: this function, `fit`, and what is between.
+    No warning is due where the bound is verified and at most `tol`, or below `GOOD` of the best
+    constant's loss. `stacklevel` counts the calls up to the user's line: this function, `fit`, and
+    what is between.
     """
+    message = _complaint(certificate, solution, tol, done, max_iter)
+    if message:
+        warnings.warn(f"{owner} {message}", ConvergenceWarning, stacklevel=stacklevel)
+
+
+def _complaint(
+    certificate: Certificate | None, solution: Solution, tol: float, done: int, max_iter: int
+) -> str:
+    """What is wrong with the fit, and what would help; empty if nothing is wrong."""
     if certificate is None:
-        message = "was interrupted: its last state is kept, without a certificate."
-    elif solution.status == "diverged":
-        message = f"diverged: {solution.status.message}"
-    elif not certificate.verified:
-        message = (
+        return (
+            "was interrupted: the best network or density so far is kept, without a certificate, "
+            "and duality_gap_ is infinite. Fit again to go on."
+        )
+    if solution.status == Reason.DIVERGED:
+        return f"diverged: {solution.status.message}"
+    if solution.status == Reason.TOO_COLD:
+        return f"stopped above its temperature: {solution.status.message}"
+    if not certificate.verified:
+        return (
             f"could not verify its answer: {certificate.reason}. The estimate of "
             f"{certificate.bound:.3g} is therefore no bound, and duality_gap_ is infinite. "
             "A higher temperature makes the problem easier; more particles help, too."
         )
-    elif certificate.bound > tol:
-        message = (
-            f"stopped after {done} of max_iter={max_iter} iterations with duality_gap_ = "
-            f"{certificate.bound:.3g} above tol={tol:g}. Raise max_iter or particles, or the "
+    # NaN, where no constant is best, is not below GOOD: tol decides.
+    if certificate.bound <= tol or certificate.relative_bound < GOOD:
+        return ""
+    share = certificate.relative_bound
+    share = "" if np.isnan(share) else f" ({share:.0%} of the best constant's loss)"
+    gap = f"duality_gap_ = {certificate.bound:.3g}{share} above tol={tol:g}"
+    if done >= max_iter:
+        return (
+            f"reached max_iter={max_iter} with {gap}. Raise max_iter or particles, or the "
             "temperature, or accept a larger tol."
         )
-    else:
-        return
-    warnings.warn(f"{owner} {message}", ConvergenceWarning, stacklevel=stacklevel)
+    # More iterations were allowed, and the fit did not take them: another max_iter is no remedy.
+    return (
+        f"stopped after {done} of max_iter={max_iter} iterations with {gap}: it did not expect to "
+        "get there in the others. Raise particles or the temperature, or accept a larger tol."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isnan
 
+from ..base.notebook import card
 from ..base.registry import storable
 
 
@@ -112,3 +113,17 @@ class Certificate:
             f"log-partition {self.log_partition:.6g} +- {self.log_partition_error:.1g} "
             f"by {self.method}"
         )
+
+    def _repr_html_(self) -> str:
+        """The certificate as a small table, for notebooks."""
+        rows = [("verdict", self.verdict)]
+        if self.verified and not isnan(self.relative_bound):
+            rows.append(("share", f"{self.relative_bound:.2%} of the best constant's loss"))
+        rows.append(("primal", f"{self.primal:.8g} ± {self.primal_error:.1g}"))
+        rows.append((self.lower_bound, f"{self.dual:.8g} ± {self.dual_error:.1g}"))
+        if not isnan(self.gap):
+            rows.append(("gap of q_g", f"{self.gap:.3g} ± {self.gap_error:.1g}"))
+            clouds = f"{self.islands} independent islands of {self.particles} particles"
+            source = f"{clouds}, {self.pulls} pulls" if self.islands else "quadrature"
+            rows.append(("judged by", source))
+        return card("Certificate", rows)

@@ -58,18 +58,7 @@ class LeaveOneOut:
     @property
     def too_optimistic(self) -> str:
         """Why the loss is too low; empty if it is not known to be."""
-        if self.per_row > HONEST:
-            return (
-                f"too optimistic: {self.d_eff:.0f} effective degrees of freedom are "
-                f"{self.per_row:.0%} of the data, and particles follow single rows. Use rows that "
-                "were held out, or a higher temperature."
-            )
-        if self.particles < WELL_DETERMINED * self.d_eff:
-            return (
-                f"not determined: {self.particles} particles for {self.d_eff:.0f} effective "
-                "degrees of freedom. Use more particles."
-            )
-        return ""
+        return optimism(self.d_eff, self.per_row, self.particles)
 
     def __str__(self) -> str:
         text = f"leave-one-out loss {self.loss:.4g} +- {self.error:.2g}, {self.d_eff:.1f} effective"
@@ -77,6 +66,22 @@ class LeaveOneOut:
         return text + (f"; {self.too_optimistic}" if self.too_optimistic else "")
 
     __repr__ = __str__
+
+
+def optimism(d_eff: float, per_row: float, particles: int) -> str:
+    """Why a leave-one-out loss with these degrees of freedom is too low; empty if it is not."""
+    if per_row > HONEST:
+        return (
+            f"too optimistic: {d_eff:.0f} effective degrees of freedom are {per_row:.0%} of the "
+            "data, and particles follow single rows. Use rows that were held out, or a higher "
+            "temperature."
+        )
+    if particles < WELL_DETERMINED * d_eff:
+        return (
+            f"not determined: {particles} particles for {d_eff:.0f} effective degrees of freedom. "
+            "Use more particles."
+        )
+    return ""
 
 
 def leave_one_out(solution: object) -> LeaveOneOut:
