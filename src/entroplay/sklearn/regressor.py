@@ -29,9 +29,10 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
         loss: "squared", or "huber", which is linear beyond `epsilon` standard deviations of the
             target.
         epsilon: where the Huber loss becomes linear, in standard deviations of the target.
-        temperature: strength of the entropy. "auto" holds out a part of the rows and lowers the
-            temperature step by step, each solution starting from the previous one. It takes the
-            highest temperature that the held-out rows cannot tell from the best.
+        temperature: strength of the entropy. "auto" lowers the temperature step by step, each
+            solution starting from the previous one, and takes the highest temperature whose
+            leave-one-out loss cannot be told from the best. Where leave-one-out losses are too
+            optimistic, a part of the rows is held out and judges instead.
         l2: strength of the penalty. "auto" lowers it with the temperature, which keeps the prior
             variance temperature / (2 l2) at 1. If the temperature is given, a larger and a smaller
             prior variance are tried as well.
@@ -63,7 +64,8 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
         relative_gap_: that bound as a share of the best constant's loss.
         certificate_: the `Certificate` with that bound; None if the fit was interrupted.
         temperature_, l2_: the values given or found.
-        search_: the values tried, as a list of tuples (temperature, l2, held-out loss).
+        search_: the values tried, as a list of tuples (temperature, l2, loss), with the
+            leave-one-out loss or, after those, the loss of rows held out.
         relevance_: the factor of every standardised input.
         n_iter_: number of iterations of the final fit.
         particles_, weights_: the neurons of the network, one particle (w, b, alpha) per row, and

@@ -1,4 +1,8 @@
-"""The choice of temperature and l2: a path from hot to cold, judged by rows that were held out."""
+"""The choice of temperature and l2: a path from hot to cold, judged by rows that it did not see.
+
+Where leave-one-out losses can be trusted they judge: all rows take part. Where a solution follows
+single rows they are too optimistic, and a fifth of the rows is held out from a second path.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runs.solution import Reason, Solution
+from ..verbs.leave_one_out import judged_rows
 from .fit import ITERATIONS, Trained, Trainer
 
 HELD_OUT = 0.2
@@ -36,8 +41,12 @@ PATH_ITERATIONS, PATH_LIMIT = 2, 24
 """Iterations at each temperature of the path after the whole loss is on, and at most."""
 
 
+CLEARLY = 0.25
+"""Standard errors of the paired differences by which a colder solution must be better."""
+
+
 class Trial(NamedTuple):
-    """A row of the table of what was tried; `loss` is that of the rows held out."""
+    """A row of the table of what was tried; `loss` is that of rows left out or held out."""
 
     temperature: float
     l2: float
@@ -64,9 +73,9 @@ def search(
     """Temperature and l2, chosen where they are None, and the table of what was tried.
 
     The temperature falls, and l2 with it, which keeps the prior; each solution starts from the last
-    one. The path ends when the loss at the rows held out has not improved for a while. At a given
-    temperature a few priors are tried. Ctrl-C raises `SearchInterrupted` with the best network so
-    far, once there is one.
+    one. The path ends when the loss at rows that were left out or held out has not improved for a
+    while. At a given temperature a few priors are tried. Ctrl-C raises `SearchInterrupted` with the
+    best network so far, once there is one.
     """
     if temperature is not None and l2 is not None:
         return temperature, l2, []
@@ -74,17 +83,39 @@ def search(
     if n < LEAST_SEARCHED:
         chosen = hottest * FALLBACK if temperature is None else temperature
         return chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, []
-    judge = _Scorer(trainer, held_out_rows(trainer))
+    best, trials = None, []
+    if temperature is None and trainer.solver.turns_on_loss:
+        judge = _LeftOut(trainer)
+        best, trials = _tried(judge, None, l2), judge.trials
+        if best is not None and not judge.in_doubt:
+            return best.trial.temperature, best.trial.l2, trials
+    other_judge = _HeldOut(trainer)
+    other = _tried(other_judge, temperature, l2, before=(best, trials))
+    assert other is not None
+    # Rows held out decide only whether to go on from where leave-one-out losses end.
+    if best is None or other.trial.temperature < best.trial.temperature:
+        best = other
+    return best.trial.temperature, best.trial.l2, trials + other_judge.trials
+
+
+def _tried(
+    judge: _Scorer,
+    temperature: float | None,
+    l2: float | None,
+    before: tuple[_Candidate | None, list[Trial]] = (None, []),
+) -> _Candidate | None:
+    """The best candidate of this judge, if any; `before` is what an earlier judge found."""
     try:
-        best = _best(judge, temperature, l2)
+        return _best(judge, temperature, l2)
     except KeyboardInterrupt:
-        if judge.best is None:
+        best = before[0] or judge.best
+        if best is None:
             raise
-        raise SearchInterrupted(judge.best.trained, judge.best.trial, judge.trials) from None
-    return best.trial.temperature, best.trial.l2, judge.trials
+        trials = before[1] + judge.trials
+        raise SearchInterrupted(best.trained, best.trial, trials) from None
 
 
-def _best(judge: _Scorer, temperature: float | None, l2: float | None) -> _Candidate:
+def _best(judge: _Scorer, temperature: float | None, l2: float | None) -> _Candidate | None:
     """The best candidate; `judge.best` holds the best so far."""
     n, hottest = len(judge.trainer.rows), judge.trainer.hottest
     ladder = [float(hottest * t) for t in LADDER if t * n >= COLDEST] or [hottest]
@@ -92,18 +123,22 @@ def _best(judge: _Scorer, temperature: float | None, l2: float | None) -> _Candi
     for value in ladder if temperature is None else [temperature]:
         candidate = judge(value, value / (2 * PRIOR_VARIANCE) if l2 is None else l2, start)
         start = candidate.solution
+        if candidate.doubtful:
+            # What comes is doubtful, too. It matters if the last temperature was the best one.
+            judge.in_doubt = misses == 0
+            break
         if judge.best is None or candidate.clearly_better(judge.best):
             judge.best, misses = candidate, 0
         else:
             misses += 1
         if misses == PATIENCE or not np.isfinite(candidate.trial.loss):
             break
-    assert judge.best is not None
     if temperature is not None:
         origin = judge.best
+        assert origin is not None
         for factor in PRIOR_FACTORS:
             other = judge(temperature, origin.trial.l2 / factor, origin.solution)
-            judge.best = other if other.clearly_better(judge.best) else judge.best
+            judge.best = other if other.clearly_better(judge.best or origin) else judge.best
     return judge.best
 
 
@@ -123,45 +158,50 @@ def held_out_rows(trainer: Trainer) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A solution on one part of the rows, and its loss at each of the others."""
+    """A solution, and its loss at each of the rows that judge it."""
 
     trained: Trained
     trial: Trial
     losses: np.ndarray
     weights: np.ndarray
+    doubtful: bool = False
+    """Whether the losses are known to be too optimistic."""
 
     @property
     def solution(self) -> Solution:
         return self.trained.solution
 
     def clearly_better(self, other: _Candidate) -> bool:
-        """Whether the loss is lower by half a standard error of the paired differences.
+        """Whether the loss is lower by `CLEARLY` standard errors of the paired differences.
 
-        Of answers that the rows held out cannot tell apart, the hottest is the easiest to reach and
-        to certify.
+        Of answers that the rows cannot tell apart, the hottest is the easiest to reach and to
+        certify.
         """
         if not np.isfinite([self.trial.loss, other.trial.loss]).all():
             return self.trial.loss < other.trial.loss
         difference = other.losses - self.losses
         mean = self.weights @ difference
         error = np.sqrt(self.weights**2 @ (difference - mean) ** 2)
-        return bool(mean > error / 2)
+        return bool(mean > CLEARLY * error)
 
 
 class _Scorer:
-    """Makes candidates, all on the same split.
+    """Makes candidates, all judged by the same rows."""
 
-    A row held out is a row without weight: it does not influence the fit, but the solver computes
-    the network's output there as it does everywhere else.
-    """
+    kind: str
+    """The loss in words."""
 
-    def __init__(self, trainer: Trainer, held_out: np.ndarray):
-        self.trainer, self.held_out = trainer, held_out
-        weights = trainer.rows.weights
-        self.learning = np.where(held_out, 0, weights)
-        self.weights = weights[held_out] / weights[held_out].sum()
+    def __init__(self, trainer: Trainer, learning: np.ndarray, weights: np.ndarray):
+        self.trainer, self.learning = trainer, learning
+        self.weights = weights / weights.sum()
         self.trials: list[Trial] = []
         self.best: _Candidate | None = None
+        self.in_doubt = False
+        """Whether the path ended at losses that are too optimistic while they were falling."""
+
+    def losses(self, solution: Solution) -> tuple[np.ndarray, bool]:
+        """The loss of every row that judges, and whether it is doubtful."""
+        raise NotImplementedError
 
     def __call__(self, temperature: float, l2: float, start: Solution | None) -> _Candidate:
         trainer = self.trainer
@@ -177,13 +217,47 @@ class _Scorer:
         solution = trained.solution
         if solution.status == "interrupted":
             raise KeyboardInterrupt
-        values = np.asarray(problem.loss.value(solution.moments), np.float64)
-        losses = values[: len(self.held_out)][self.held_out]
+        losses, doubtful = self.losses(solution)
         losses = np.where(np.isfinite(losses), losses, np.inf)
         if solution.status == Reason.TOO_COLD:
             # The answer is that of a higher temperature: the path ends before this one.
-            losses = np.full_like(losses, np.inf)
+            losses, doubtful = np.full_like(losses, np.inf), False
         trial = Trial(temperature, l2, float(self.weights @ losses))
         self.trials.append(trial)
-        trainer.say(f"temperature {temperature:.3g}, l2 {l2:.3g}: held-out loss {trial.loss:.4g}")
-        return _Candidate(trained, trial, losses, self.weights)
+        note = ", too optimistic" if doubtful else ""
+        trainer.say(
+            f"temperature {temperature:.3g}, l2 {l2:.3g}: {self.kind} loss {trial.loss:.4g}{note}"
+        )
+        return _Candidate(trained, trial, losses, self.weights, doubtful)
+
+
+class _LeftOut(_Scorer):
+    """Every row judges the solution that it would have without itself."""
+
+    kind = "leave-one-out"
+
+    def __init__(self, trainer: Trainer):
+        super().__init__(trainer, trainer.rows.weights, trainer.rows.weights)
+
+    def losses(self, solution: Solution) -> tuple[np.ndarray, bool]:
+        judged = judged_rows(solution)
+        return judged.losses[: len(self.weights)], bool(judged.too_optimistic)
+
+
+class _HeldOut(_Scorer):
+    """Rows without weight judge.
+
+    They do not influence the fit, but the solver computes the network's output there as it does
+    everywhere else.
+    """
+
+    kind = "held-out"
+
+    def __init__(self, trainer: Trainer):
+        self.held_out = held_out_rows(trainer)
+        weights = trainer.rows.weights
+        super().__init__(trainer, np.where(self.held_out, 0, weights), weights[self.held_out])
+
+    def losses(self, solution: Solution) -> tuple[np.ndarray, bool]:
+        values = np.asarray(solution.problem.loss.value(solution.moments), np.float64)
+        return values[: len(self.held_out)][self.held_out], False
