@@ -9,13 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from ..base.arguments import flag, invalid, one_of, positive, whole
 from ..problems.features.base import mean_features
 from ..problems.features.neurons import ACTIVATIONS, Neurons
 from ..problems.losses import Loss
 from ..runs.solution import Solution
+from .columns import Columns
 from .fit import Trainer
+from .inputs import Raw, apply_inputs, learn_inputs
 from .rows import WeightedRows, padded
 from .scaling import Standardiser
 from .search import search
@@ -28,6 +31,7 @@ LEARNED: dict[str, type | None] = {
     "temperature_": None,
     "l2_": None,
     "search_": None,
+    "_columns": None,
     "_inputs": Standardiser,
 }
 """Learned attributes of both networks that files keep, with the class of those that are records."""
@@ -60,6 +64,24 @@ class Network(Storable, BaseEstimator):
     warm_start: Any
     random_state: Any
     verbose: Any
+    _columns: Columns | None
+    """How columns that are not plain numbers became inputs; absent in models of older files."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _learn_inputs(self, raw: Raw, weights: np.ndarray) -> np.ndarray:
+        """The matrix of the inputs of a fit; remembers how it was made."""
+        X, self._columns = learn_inputs(raw, weights)
+        return X
+
+    def _apply_inputs(self, X: Any) -> np.ndarray:
+        """The matrix of inputs to predict at, made as that of the fit."""
+        check_is_fitted(self)
+        return apply_inputs(self, X, getattr(self, "_columns", None), self._inputs.mean)
 
     def _fit_rows(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -61,19 +61,23 @@ class Column(ABC):
         """Names of the features that are kept, with the name of the column."""
         return [f"{self.name}{feature}" for feature in self.kept]
 
-    def varying(self, values: np.ndarray, weights: np.ndarray) -> Self:
-        """The same column, with the features that vary.
 
-        A constant one would only make the network larger, and an indicator of very few missing
-        values would only learn those rows by heart.
-        """
-        kept = [
-            name
-            for name, feature in self.features(values).items()
-            if np.ptp(feature[weights > 0]) > 0
-            and (name != MISSING or RARE <= feature @ weights <= 1 - RARE)
-        ]
-        return dataclasses.replace(self, kept=tuple(kept))
+Kind = TypeVar("Kind", bound=Column)
+
+
+def varying(column: Kind, values: np.ndarray, weights: np.ndarray) -> Kind:
+    """The same column, with the features that vary.
+
+    A constant one would only make the network larger, and an indicator of very few missing values
+    would only learn those rows by heart.
+    """
+    kept = [
+        name
+        for name, feature in column.features(values).items()
+        if np.ptp(feature[weights > 0]) > 0
+        and (name != MISSING or RARE <= feature @ weights <= 1 - RARE)
+    ]
+    return dataclasses.replace(column, kept=tuple(kept))
 
 
 @storable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.registry import storable
-from .base import MISSING, RARE, Column, level_of
+from .base import MISSING, RARE, Column, level_of, varying
 
 MOST_LEVELS = 20
 """Maximum number of indicators of one column, apart from that of all other levels."""
@@ -53,14 +53,15 @@ class CategoryColumn(Column):
         frequent = [level for level in ranked[:MOST_LEVELS] if totals[level] >= RARE]
         rarest = min(totals.values())
         shares = [(level, totals[level]) for level in ranked if totals[level] > rarest]
-        return cls(
+        column = cls(
             name,
             (),
             tuple(sorted(frequent, key=lambda level: (level is None, str(level)))),
             len(frequent) < len(ranked),
             tuple(shares[:MOST_SHARES]) if len(ranked) > MOST_LEVELS else (),
             rarest,
-        ).varying(values, weights)
+        )
+        return varying(column, values, weights)
 
     @classmethod
     def one_hot(cls, name: str, levels: tuple[str, ...]) -> CategoryColumn:

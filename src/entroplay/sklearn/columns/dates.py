@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.registry import storable
-from .base import MISSING, Column, ColumnError, IgnoredColumn, level_of, median
+from .base import MISSING, Column, ColumnError, IgnoredColumn, level_of, median, varying
 from .date_texts import ORDERS, calendar, day_of, days_of_moments, written
 
 
@@ -36,7 +36,8 @@ class DateColumn(Column):
         if not known.any():
             return IgnoredColumn(name, (), "no values")
         fill = median(days[known], weights[known])
-        return cls(name, (), order, float(days[known].min()), fill).varying(values, weights)
+        column = cls(name, (), order, float(days[known].min()), fill)
+        return varying(column, values, weights)
 
     def days(self, values: np.ndarray) -> np.ndarray:
         """The dates in days since 1970, NaN where they are missing; anything else is refused."""

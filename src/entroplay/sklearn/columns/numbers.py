@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.registry import storable
-from .base import MISSING, Column, ColumnError, IgnoredColumn, median
+from .base import MISSING, Column, ColumnError, IgnoredColumn, median, varying
 
 
 @storable
@@ -34,14 +34,10 @@ class NumberColumn(Column):
         if not finite.any():
             return IgnoredColumn(name, (), "no values")
         seen = values[finite]
-        return cls(
-            name,
-            (),
-            median(seen, weights[finite]),
-            float(seen.min()),
-            float(seen.max()),
-            bool(np.isinf(values[weights > 0]).any()),
-        ).varying(values, weights)
+        infinite = bool(np.isinf(values[weights > 0]).any())
+        fill = median(seen, weights[finite])
+        column = cls(name, (), fill, float(seen.min()), float(seen.max()), infinite)
+        return varying(column, values, weights)
 
     @classmethod
     def untouched(cls, name: str) -> NumberColumn:
