@@ -24,7 +24,8 @@ def check_inputs(estimator: Any, X: Any, y: Any, **checks: Any) -> tuple[Raw, np
     checks = {"dtype": np.float64, **checks}
     raw = _frame_columns(X)
     if raw is None or _all_numbers(raw):
-        return validate_data(estimator, X, y, ensure_all_finite="allow-nan", **checks)
+        X, y = validate_data(estimator, X, y, ensure_all_finite="allow-nan", **checks)
+        return X, y
     validate_data(estimator, X, y, skip_check_array=True)  # names and number of columns
     # The targets are checked beside a matrix that stands for the inputs.
     _, y = check_X_y(np.zeros((len(X), 1)), y, estimator=estimator, **checks)

@@ -141,5 +141,6 @@ class MeanFieldRegressor(MultiOutputMixin, RegressorMixin, Network):
 
     def predict(self, X: Any) -> np.ndarray:
         """The predicted targets at rows X: (n,) or (n, t), as the targets of the fit."""
-        values = self._targets.undo(self._network(self._apply_inputs(X)))
+        outputs = self._network(self._apply_inputs(X))
+        values = self._targets.undo(outputs)
         return values[:, 0] if self._targets_are_flat else values

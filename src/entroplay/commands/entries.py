@@ -1,0 +1,152 @@
+"""Entries of tables, which are texts: missing values, numbers and how they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+MISSING = ("", "na", "nan", "n/a", "#n/a", "<na>", "nat", "null", "none", "?")
+"""Entries that stand for a missing value, in lower case."""
+MOSTLY = 0.9
+"""A column is meant to hold numbers if at least this fraction of its entries are numbers."""
+SEVERAL = 10
+"""Minimum number of distinct numbers in such a column: fewer may be codes among other codes."""
+
+Texts = Sequence[str | None]
+"""The entries of a column; None is a missing value."""
+
+
+@dataclass(frozen=True)
+class Notation:
+    """A way of writing numbers.
+
+    Attributes:
+        decimal: the sign before the decimals.
+        group: the sign between groups of three digits.
+    """
+
+    decimal: str
+    group: str
+
+    def number(self, text: str) -> float | None:
+        """The number that a text stands for, or None.
+
+        >>> DECIMAL_COMMA.number("1.234,5"), DECIMAL_COMMA.number("1.5")
+        (1234.5, None)
+        """
+        # Blanks and apostrophes group digits in either notation.
+        pattern = rf"[+-]?(?:\d*|[1-9]\d{{0,2}}(?:[{self.group}'\s]\d{{3}})+)(?:{self.decimal}\d*)?"
+        if re.fullmatch(rf"{pattern}(?:[eE][+-]?\d+)?", text) is None:
+            return None
+        plain = re.sub(rf"[{self.group}'\s]", "", text).replace(self.decimal.lstrip("\\"), ".")
+        return number(plain)
+
+
+DECIMAL_POINT = Notation(r"\.", ",")
+DECIMAL_COMMA = Notation(",", ".")
+
+
+def number(text: str) -> float | None:
+    """The number that a text stands for as programs write it, or None; `inf` is a number.
+
+    >>> number("1e3"), number("-inf"), number("1_000"), number("red")
+    (1000.0, -inf, None, None)
+    """
+    if "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def without_gaps(texts: Sequence[str]) -> list[str | None]:
+    """The texts, with None for those that stand for a missing value."""
+    return [None if text.lower() in MISSING else text for text in texts]
+
+
+def read_columns(
+    texts: Mapping[str, Texts], lines: Sequence[int], delimiter: str
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Columns of numbers where every entry is one, of texts otherwise; and what is wrong in some.
+
+    How numbers are written is decided for the whole table. A comma that may separate decimals or
+    thousands ("1,234") is judged by other columns, then by the delimiter: semicolons between fields
+    leave the comma to decimals.
+
+    Args:
+        texts: the columns by name.
+        lines: the line of the file that each row stands on, for messages.
+        delimiter: the sign between the fields of the file.
+    """
+    columns: dict[str, np.ndarray] = {}
+    unclear: dict[str, list[Notation]] = {}
+    seen: set[Notation] = set()
+    for name, entries in texts.items():
+        values = [np.nan if text is None else number(text) for text in entries]
+        if None not in values:
+            columns[name] = np.array(values, np.float64)
+            if any(text is not None and "." in text for text in entries):
+                seen.add(DECIMAL_POINT)
+            continue
+        columns[name] = np.array(entries, object)
+        fitting = [n for n in (DECIMAL_POINT, DECIMAL_COMMA) if _all_numbers(entries, n)]
+        if fitting:
+            unclear[name] = fitting
+            seen.update(fitting if len(fitting) == 1 else ())
+    if not seen and delimiter == ";":
+        seen = {DECIMAL_COMMA}
+    faults = {}
+    for name, entries in texts.items():
+        fitting = unclear.get(name, [])
+        chosen = [n for n in fitting if n in seen] if len(fitting) > 1 else fitting
+        if len(chosen) == 1:
+            numbers = [np.nan if text is None else chosen[0].number(text) for text in entries]
+            columns[name] = np.array(numbers, np.float64)
+        elif fitting:
+            faults[name] = _ambiguous(name, entries, lines)
+        elif columns[name].dtype == object and (fault := _stray(name, entries, lines)):
+            faults[name] = fault
+    return columns, faults
+
+
+def _all_numbers(entries: Texts, notation: Notation) -> bool:
+    return all(
+        text is None or number(text) is not None or notation.number(text) is not None
+        for text in entries
+    )
+
+
+def _ambiguous(name: str, entries: Texts, lines: Sequence[int]) -> str:
+    line, text = next((i, t) for i, t in zip(lines, entries, strict=True) if t and "," in t)
+    return (
+        f"column {name!r}, line {line}: {text!r} may be {text.replace(',', '.')} or "
+        f"{text.replace(',', '')}. Write it without a comma."
+    )
+
+
+def _stray(name: str, entries: Texts, lines: Sequence[int]) -> str | None:
+    """What is wrong with a column of numbers that has a few other entries."""
+    known = [(line, text) for line, text in zip(lines, entries, strict=True) if text is not None]
+    others = [(line, text) for line, text in known if _any_number(text) is None]
+    several = len({text for _, text in known}) - len({text for _, text in others}) >= SEVERAL
+    if not several or len(others) > (1 - MOSTLY) * len(known):
+        return None
+    if not others:
+        return (
+            f"column {name!r} has numbers with decimal points and others with decimal commas. "
+            "Write all of them in the same way."
+        )
+    line, text = others[0]
+    return (
+        f"column {name!r} holds numbers, but line {line} has {text!r}. Correct it, or leave the "
+        "entry empty."
+    )
+
+
+def _any_number(text: str) -> float | None:
+    found = (number(text), DECIMAL_POINT.number(text), DECIMAL_COMMA.number(text))
+    return next((value for value in found if value is not None), None)
