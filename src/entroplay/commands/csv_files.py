@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,17 +34,20 @@ class CsvFile:
         rows: the fields of each row, without blanks around them.
         lines: the line of the file on which each row ends.
         delimiter: the sign between the fields.
+        encoding: the encoding of the file.
     """
 
     header: list[str]
     rows: list[list[str]]
     lines: list[int]
     delimiter: str
+    encoding: str
 
     @classmethod
     def read(cls, path: Path) -> CsvFile:
         """Read a file with a header."""
-        lines = _decoded(path).splitlines(keepends=True)
+        text, encoding = _decoded(path)
+        lines = io.StringIO(text, newline="").readlines()
         delimiter = _delimiter(lines)
         header, rows, numbers = [], [], []
         reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
@@ -68,19 +72,19 @@ class CsvFile:
             ) from error
         if not rows:
             raise TableError(f"{path} must have a header and at least one row.")
-        return cls(header, rows, numbers, delimiter)
+        return cls(header, rows, numbers, delimiter, encoding)
 
 
-def _decoded(path: Path) -> str:
-    """The text of a file in whatever encoding fits it."""
+def _decoded(path: Path) -> tuple[str, str]:
+    """The text of a file, and the first encoding that fits it."""
     content = path.read_bytes()
     if content.startswith(UTF16):
-        return content.decode("utf-16", errors="replace")
+        return content.decode("utf-16", errors="replace"), "utf-16"
     if b"\0" in content:
         raise TableError(f"{path} is not a csv file: it does not hold text.")
     for encoding in ENCODINGS:
         try:
-            return content.decode(encoding)
+            return content.decode(encoding), encoding
         except UnicodeDecodeError:
             continue
     raise AssertionError("latin-1 decodes every file")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..sklearn.columns import listed
+
 MISSING = ("", "na", "nan", "n/a", "#n/a", "<na>", "nat", "null", "none", "?")
 """Entries that stand for a missing value, in lower case."""
 MOSTLY = 0.9
@@ -24,10 +26,12 @@ class Notation:
     """A way of writing numbers.
 
     Attributes:
+        name: what a remark calls it.
         decimal: the sign before the decimals.
         group: the sign between groups of three digits.
     """
 
+    name: str
     decimal: str
     group: str
 
@@ -45,8 +49,8 @@ class Notation:
         return number(plain)
 
 
-DECIMAL_POINT = Notation(r"\.", ",")
-DECIMAL_COMMA = Notation(",", ".")
+DECIMAL_POINT = Notation("commas between thousands", r"\.", ",")
+DECIMAL_COMMA = Notation("decimal commas", ",", ".")
 
 
 def number(text: str) -> float | None:
@@ -70,8 +74,11 @@ def without_gaps(texts: Sequence[str]) -> list[str | None]:
 
 def read_columns(
     texts: Mapping[str, Texts], lines: Sequence[int], delimiter: str
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Columns of numbers where every entry is one, of texts otherwise; and what is wrong in some.
+) -> tuple[dict[str, np.ndarray], dict[str, str], tuple[str, ...]]:
+    """Columns of numbers where every entry is one, of texts otherwise; faults; and remarks.
+
+    Faults say what is wrong with some columns. Remarks say which numbers were written in a way that
+    leaves room for doubt.
 
     How numbers are written is decided for the whole table. A comma that may separate decimals or
     thousands ("1,234") is judged by other columns, then by the delimiter: semicolons between fields
@@ -99,18 +106,19 @@ def read_columns(
             seen.update(fitting if len(fitting) == 1 else ())
     if not seen and delimiter == ";":
         seen = {DECIMAL_COMMA}
-    faults = {}
+    faults, used = {}, {}
     for name, entries in texts.items():
         fitting = unclear.get(name, [])
         chosen = [n for n in fitting if n in seen] if len(fitting) > 1 else fitting
         if len(chosen) == 1:
             numbers = [np.nan if text is None else chosen[0].number(text) for text in entries]
             columns[name] = np.array(numbers, np.float64)
+            used.setdefault(chosen[0].name, []).append(name)
         elif fitting:
             faults[name] = _ambiguous(name, entries, lines)
         elif columns[name].dtype == object and (fault := _stray(name, entries, lines)):
             faults[name] = fault
-    return columns, faults
+    return columns, faults, tuple(f"{listed(names)}: {how}" for how, names in used.items())
 
 
 def _all_numbers(entries: Texts, notation: Notation) -> bool:

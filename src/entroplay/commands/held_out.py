@@ -84,7 +84,7 @@ class Study(ABC):
         model_path, picture = self._paths()
         train, test = self._split()
         say(self.describe())
-        notes = [*self.remarks, *self.inputs.notes]
+        notes = [*self.table.remarks, *self.remarks, *self.inputs.notes]
         for note in notes:
             say(f"  {note}")
         scored = self.learned_from(train)

@@ -29,12 +29,14 @@ class Table:
         columns: numbers (NaN is missing), texts (None is missing) or dates (NaT is missing).
         lines: the line of the file that each row stands on, for messages.
         faults: what is wrong with some columns, by name. It does not matter unless they are used.
+        remarks: how the file was read, where that leaves room for doubt.
     """
 
     name: str
     columns: dict[str, np.ndarray]
     lines: np.ndarray
     faults: dict[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -104,8 +106,10 @@ def _csv(path: Path) -> Table:
     file = CsvFile.read(path)
     entries = zip(*file.rows, strict=True)
     texts = {name: without_gaps(column) for name, column in zip(file.header, entries, strict=True)}
-    columns, faults = read_columns(texts, file.lines, file.delimiter)
-    return Table(path.name, columns, np.array(file.lines), faults)
+    columns, faults, remarks = read_columns(texts, file.lines, file.delimiter)
+    if not file.encoding.startswith("utf"):
+        remarks = (f"the file is not in UTF-8: read as {file.encoding}", *remarks)
+    return Table(path.name, columns, np.array(file.lines), faults, remarks)
 
 
 def _parquet(path: Path) -> Table:
@@ -125,8 +129,8 @@ def _parquet(path: Path) -> Table:
         raise TableError(f"{path} has no rows.")
     # Numbers may have been stored as texts.
     texts = {name: column.tolist() for name, column in columns.items() if column.dtype == object}
-    parsed, faults = read_columns(texts, lines.tolist(), ",")
-    return Table(path.name, columns | parsed, lines, faults)
+    parsed, faults, remarks = read_columns(texts, lines.tolist(), ",")
+    return Table(path.name, columns | parsed, lines, faults, remarks)
 
 
 def _parquet_reader() -> Callable[[Path], Mapping[str, Sequence[Any]]] | None:

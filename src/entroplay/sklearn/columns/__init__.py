@@ -2,3 +2,4 @@
 
 from .base import ColumnError as ColumnError
 from .table import Columns as Columns
+from .table import listed as listed

@@ -20,23 +20,26 @@ class DateColumn(Column):
         order: the order of the parts in texts, one of `ORDERS`; None if dates are no texts.
         first: the first date, in days since 1970.
         fill: the median date, for missing ones.
+        missing: whether missing dates were seen.
     """
 
     order: str | None
     first: float
     fill: float
+    missing: bool
 
     @classmethod
     def of(
         cls, name: str, values: np.ndarray, weights: np.ndarray, order: str | None = None
     ) -> DateColumn | IgnoredColumn:
         """Learn from values and weights that sum to one."""
-        days = cls(name, (), order, 0.0, 0.0).days(values)
+        days = cls(name, (), order, 0.0, 0.0, False).days(values)
         known = ~np.isnan(days) & (weights > 0)
         if not known.any():
             return IgnoredColumn(name, (), "no values")
         fill = median(days[known], weights[known])
-        column = cls(name, (), order, float(days[known].min()), fill)
+        missing = bool(np.isnan(days[weights > 0]).any())
+        column = cls(name, (), order, float(days[known].min()), fill, missing)
         return varying(column, values, weights)
 
     def days(self, values: np.ndarray) -> np.ndarray:
@@ -67,5 +70,6 @@ class DateColumn(Column):
     def note(self) -> str:
         parts = [feature[2:] for feature in self.kept if feature not in (": days", MISSING)]
         read = f" ({ORDERS[self.order]})" if self.order in ("dmy", "mdy") else ""
-        filled = "; missing ones filled and marked" if MISSING in self.kept else ""
+        filled = "; missing ones filled by the median" if self.missing else ""
+        filled += ", and marked" if MISSING in self.kept else ""
         return f"date{read} as {', '.join([*parts, f'days since {written(self.first)}'])}{filled}"

@@ -19,12 +19,14 @@ class NumberColumn(Column):
         fill: the median of the values, or None: then missing and infinite values stay so.
         low: the smallest finite value, for minus infinity.
         high: the largest one, for infinity.
+        missing: whether missing values were seen.
         infinite: whether infinite values were seen.
     """
 
     fill: float | None
     low: float
     high: float
+    missing: bool
     infinite: bool
 
     @classmethod
@@ -34,15 +36,17 @@ class NumberColumn(Column):
         if not finite.any():
             return IgnoredColumn(name, (), "no values")
         seen = values[finite]
-        infinite = bool(np.isinf(values[weights > 0]).any())
-        fill = median(seen, weights[finite])
-        column = cls(name, (), fill, float(seen.min()), float(seen.max()), infinite)
+        missing, infinite = (
+            bool(which(values[weights > 0]).any()) for which in (np.isnan, np.isinf)
+        )
+        low, high = float(seen.min()), float(seen.max())
+        column = cls(name, (), median(seen, weights[finite]), low, high, missing, infinite)
         return varying(column, values, weights)
 
     @classmethod
     def untouched(cls, name: str) -> NumberColumn:
         """A column of numbers that are used as they are."""
-        return cls(name, ("",), None, 0.0, 0.0, False)
+        return cls(name, ("",), None, 0.0, 0.0, False, False)
 
     def features(self, values: np.ndarray) -> dict[str, np.ndarray]:
         numbers = self.numbers(values)
@@ -63,7 +67,10 @@ class NumberColumn(Column):
 
     @property
     def note(self) -> str | None:
-        done = ["missing values filled by the median, and marked"] if MISSING in self.kept else []
+        done = []
+        if self.missing:
+            marked = ", and marked" if MISSING in self.kept else ""
+            done.append(f"missing values filled by the median{marked}")
         if self.infinite:
             done.append("infinite values replaced by the largest or smallest finite one")
         return "; ".join(done) or None

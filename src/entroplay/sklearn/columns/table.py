@@ -97,7 +97,7 @@ class Columns:
         for column in self.columns:
             if column.note is not None:
                 treated.setdefault(column.note, []).append(column.name)
-        return [f"{_listed(names)}: {note}" for note, names in treated.items()]
+        return [f"{listed(names)}: {note}" for note, names in treated.items()]
 
 
 def _learn(name: str, values: np.ndarray, weights: np.ndarray, suspect: bool) -> Column:
@@ -138,7 +138,7 @@ def _is_identifier(name: str, values: np.ndarray) -> bool:
     return bool(whole and len(np.unique(seen)) == len(seen) >= FEWEST_IDENTIFIERS)
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
     """A few names, and how many more there are."""
     more = len(names) - MOST_NAMES
     if more <= 1:  # naming one more takes no more room than counting it
