@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ class Notation:
         # Blanks and apostrophes group digits in either notation.
         pattern = rf"[+-]?(?:\d*|[1-9]\d{{0,2}}(?:[{self.group}'\s]\d{{3}})+)(?:{self.decimal}\d*)?"
         if re.fullmatch(rf"{pattern}(?:[eE][+-]?\d+)?", text) is None:
-            return None
+            value = number(text)
+            return value if value is not None and math.isinf(value) else None
         plain = re.sub(rf"[{self.group}'\s]", "", text).replace(self.decimal.lstrip("\\"), ".")
         return number(plain)
 
@@ -122,10 +124,7 @@ def read_columns(
 
 
 def _all_numbers(entries: Texts, notation: Notation) -> bool:
-    return all(
-        text is None or number(text) is not None or notation.number(text) is not None
-        for text in entries
-    )
+    return all(text is None or notation.number(text) is not None for text in entries)
 
 
 def _ambiguous(name: str, entries: Texts, lines: Sequence[int]) -> str:
