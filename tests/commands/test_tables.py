@@ -77,7 +77,7 @@ def test_parquet_is_read_too(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3\n", "line 3 has 1 fields, but the header has 2"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 field, but the header has 2"),
         ("a,a\n1,2\n", "every column needs a unique name; these are repeated: 'a'"),
         ("a,b\n", "must have a header and at least one row"),
         ("1,2\n3,4\n", "has no header: its first line holds only numbers"),

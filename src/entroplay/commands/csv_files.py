@@ -59,9 +59,10 @@ class CsvFile:
                 if not header:
                     header = _names(path, fields)
                 elif len(fields) != len(header):
+                    found = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
                     raise TableError(
-                        f"{path}: line {reader.line_num} has {len(fields)} fields, but the header "
-                        f"has {len(header)}."
+                        f"{path}: line {reader.line_num} has {found}, but the header has "
+                        f"{len(header)}."
                     )
                 else:
                     rows.append(fields)
