@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from entroplay.commands import main
+from entroplay.commands.csv_files import TableError
+from entroplay.commands.density_study import DensityStudy
 from entroplay.commands.fit_study import PredictionStudy
 from entroplay.commands.table_model import TableModel
 from entroplay.commands.tables import read_table, write_csv
+from entroplay.sklearn.columns import Columns
+from entroplay.sklearn.columns.numbers import NumberColumn
 
 NASTY = Path(__file__).parent / "nasty"
 
@@ -127,6 +131,34 @@ def test_nothing_left_to_learn_from_is_explained(tmp_path, capsys):
     assert main(["fit", str(path), "--target", "price"]) == 2
     reason = "(id: left out, all values differ; unit: left out, the same value in every row)"
     assert f"no column left to learn from {reason}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "remarks", "notes"),
+    [
+        ("missing.csv", "width, depth, price", ["9 rows with missing or infinite values"], []),
+        ("ids.csv", "width, price", [], ["column 1, user_id: left out, all values differ"]),
+        ("constant_columns.csv", "width, price", [], ["year: left out, the same value in every"]),
+        ("stray.csv", "price", [], []),
+    ],
+)
+def test_densities_use_columns_of_numbers(name, columns, remarks, notes):
+    found = DensityStudy.of(Namespace(data=NASTY / name, columns=None))
+    assert found.describe().endswith(f"rows of {columns}")
+    said = [*found.remarks, *found.inputs.notes]
+    assert all(a.startswith(b) for a, b in zip(said, remarks + notes, strict=True))
+    assert np.isfinite(found.data[0]).all()
+
+
+def test_a_density_needs_numbers(tmp_path, capsys):
+    path = tmp_path / "data.csv"
+    path.write_text("unit,kind\n" + "1,a\n" * 20)
+    assert main(["density", str(path)]) == 2
+    assert "no column with numbers that differ" in capsys.readouterr().err
+    model = TableModel(None, Columns((NumberColumn.untouched("unit"),)), None)
+    path.write_text("unit,kind\n1,a\n,b\n")
+    with pytest.raises(TableError, match="column 'unit' has no value in line 3"):
+        model.predict(read_table(path))
 
 
 @pytest.mark.slow

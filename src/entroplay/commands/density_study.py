@@ -16,7 +16,7 @@ from ..sklearn.columns.numbers import NumberColumn
 from .csv_files import TableError
 from .drawing import draw_density
 from .held_out import Study
-from .tables import read_table
+from .tables import present, read_table
 
 MOST_NORMALS = 6
 """Maximum number of components of the mixture that the density is compared with."""
@@ -32,15 +32,16 @@ class DensityStudy(Study):
         """Read the table and choose its numeric columns, or those that were asked for."""
         table = read_table(options.data)
         if options.columns is None:
-            names = [name for name, values in table.columns.items() if values.dtype.kind == "f"]
-            suspects = names
+            numeric = [name for name, values in table.columns.items() if values.dtype.kind == "f"]
+            names = suspects = [name for name in numeric if present(table.columns[name]).any()]
         else:
             names, suspects = [name.strip() for name in options.columns.split(",")], []
         finite = np.all([np.isfinite(table.numbers(name)) for name in names], axis=0)
         remarks = ()
         if not np.all(finite):
             gaps = np.sum(~finite)
-            remarks = (f"{gaps} {'row' if gaps == 1 else 'rows'} with missing values left out",)
+            rows = "1 row" if gaps == 1 else f"{gaps} rows"
+            remarks = (f"{rows} with missing or infinite values left out",)
             table = table.rows(finite)
         # A density has no use for a filled value or a mark: columns are used as they are, or not.
         learned = Columns.learn(table.raw(names), suspects=suspects) if len(table) else Columns(())

@@ -68,6 +68,14 @@ class TableModel:
         """Columns of predictions, with probabilities for classes; log-densities for a density."""
         X = table.matrix(self.inputs)
         if self.target is None:
+            bad = ~np.isfinite(X)
+            if bad.any():
+                row, j = np.argwhere(bad)[0]
+                what = "no value" if np.isnan(X[row, j]) else "an infinite value"
+                raise TableError(
+                    f"{table.name}: column {self.inputs.names[j]!r} has {what} in line "
+                    f"{table.lines[row]}. A density needs a number in every column."
+                )
             return {"log_density": self.estimator.score_samples(X)}
         columns = {self.target: self.estimator.predict(X)}
         if self.classification:
