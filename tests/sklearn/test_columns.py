@@ -227,7 +227,8 @@ def test_estimators_take_frames_with_gaps_and_categories(make, tmp_path):
     assert model.n_features_in_ == 2
     unseen = frame.assign(kind="d")
     assert np.isfinite(model.predict(unseen) if make is regressor else [0.0]).all()
-    np.testing.assert_array_equal(model.predict(frame.to_numpy()), model.predict(frame))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        np.testing.assert_array_equal(model.predict(frame.to_numpy()), model.predict(frame))
     ep.save(model, tmp_path / "model")
     copy = ep.load(tmp_path / "model")
     np.testing.assert_array_equal(copy.predict(unseen), model.predict(unseen))

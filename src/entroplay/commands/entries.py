@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -42,16 +43,22 @@ class Notation:
         >>> DECIMAL_COMMA.number("1.234,5"), DECIMAL_COMMA.number("1.5")
         (1234.5, None)
         """
-        # Blanks and apostrophes group digits in either notation.
-        pattern = rf"[+-]?(?:\d*|[1-9]\d{{0,2}}(?:[{self.group}'\s]\d{{3}})+)(?:{self.decimal}\d*)?"
-        if re.fullmatch(rf"{pattern}(?:[eE][+-]?\d+)?", text) is None:
+        if self.pattern.fullmatch(text) is None:
             value = number(text)
             return value if value is not None and math.isinf(value) else None
-        plain = re.sub(rf"[{self.group}'\s]", "", text).replace(self.decimal.lstrip("\\"), ".")
+        plain = re.sub(rf"[{self.group}'\s]", "", text).replace(self.decimal, ".")
         return number(plain)
 
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The texts that are finite numbers in this notation."""
+        # Blanks and apostrophes group digits in either notation.
+        grouped = rf"[1-9]\d{{0,2}}(?:[{self.group}'\s]\d{{3}})+"
+        decimals = rf"(?:{re.escape(self.decimal)}\d*)?(?:[eE][+-]?\d+)?"
+        return re.compile(rf"[+-]?(?:\d*|{grouped}){decimals}")
 
-DECIMAL_POINT = Notation("commas between thousands", r"\.", ",")
+
+DECIMAL_POINT = Notation("commas between thousands", ".", ",")
 DECIMAL_COMMA = Notation("decimal commas", ",", ".")
 
 
@@ -92,17 +99,17 @@ def read_columns(
         delimiter: the sign between the fields of the file.
     """
     columns: dict[str, np.ndarray] = {}
-    unclear: dict[str, list[Notation]] = {}
+    unclear: dict[str, dict[Notation, np.ndarray]] = {}
     seen: set[Notation] = set()
     for name, entries in texts.items():
-        values = [np.nan if text is None else number(text) for text in entries]
-        if None not in values:
-            columns[name] = np.array(values, np.float64)
+        if (numbers := _numbers(entries, number)) is not None:
+            columns[name] = numbers
             if any(text is not None and "." in text for text in entries):
                 seen.add(DECIMAL_POINT)
             continue
         columns[name] = np.array(entries, object)
-        fitting = [n for n in (DECIMAL_POINT, DECIMAL_COMMA) if _all_numbers(entries, n)]
+        read = {n: _numbers(entries, n.number) for n in (DECIMAL_POINT, DECIMAL_COMMA)}
+        fitting = {n: numbers for n, numbers in read.items() if numbers is not None}
         if fitting:
             unclear[name] = fitting
             seen.update(fitting if len(fitting) == 1 else ())
@@ -110,11 +117,10 @@ def read_columns(
         seen = {DECIMAL_COMMA}
     faults, used = {}, {}
     for name, entries in texts.items():
-        fitting = unclear.get(name, [])
-        chosen = [n for n in fitting if n in seen] if len(fitting) > 1 else fitting
+        fitting = unclear.get(name, {})
+        chosen = [n for n in fitting if n in seen or len(fitting) == 1]
         if len(chosen) == 1:
-            numbers = [np.nan if text is None else chosen[0].number(text) for text in entries]
-            columns[name] = np.array(numbers, np.float64)
+            columns[name] = fitting[chosen[0]]
             used.setdefault(chosen[0].name, []).append(name)
         elif fitting:
             faults[name] = _ambiguous(name, entries, lines)
@@ -123,8 +129,16 @@ def read_columns(
     return columns, faults, tuple(f"{listed(names)}: {how}" for how, names in used.items())
 
 
-def _all_numbers(entries: Texts, notation: Notation) -> bool:
-    return all(text is None or notation.number(text) is not None for text in entries)
+def _numbers(entries: Texts, read: Callable[[str], float | None]) -> np.ndarray | None:
+    """The entries as numbers, NaN where they are missing; None if one of them is no number."""
+    numbers = np.full(len(entries), np.nan)
+    for i, text in enumerate(entries):
+        if text is not None:
+            value = read(text)
+            if value is None:
+                return None
+            numbers[i] = value
+    return numbers
 
 
 def _ambiguous(name: str, entries: Texts, lines: Sequence[int]) -> str:
@@ -138,9 +152,15 @@ def _ambiguous(name: str, entries: Texts, lines: Sequence[int]) -> str:
 def _stray(name: str, entries: Texts, lines: Sequence[int]) -> str | None:
     """What is wrong with a column of numbers that has a few other entries."""
     known = [(line, text) for line, text in zip(lines, entries, strict=True) if text is not None]
-    others = [(line, text) for line, text in known if _any_number(text) is None]
-    several = len({text for _, text in known}) - len({text for _, text in others}) >= SEVERAL
-    if not several or len(others) > (1 - MOSTLY) * len(known):
+    numbers, others = set(), []
+    for line, text in known:
+        if _any_number(text) is not None:
+            numbers.add(text)
+        else:
+            others.append((line, text))
+            if len(others) > (1 - MOSTLY) * len(known):
+                return None  # a column of texts, of which there may be very many
+    if len(numbers) < SEVERAL:
         return None
     if not others:
         return (
@@ -155,5 +175,5 @@ def _stray(name: str, entries: Texts, lines: Sequence[int]) -> str | None:
 
 
 def _any_number(text: str) -> float | None:
-    found = (number(text), DECIMAL_POINT.number(text), DECIMAL_COMMA.number(text))
-    return next((value for value in found if value is not None), None)
+    readers = (number, DECIMAL_POINT.number, DECIMAL_COMMA.number)
+    return next((value for read in readers if (value := read(text)) is not None), None)
