@@ -60,7 +60,7 @@ REFUSED = {
     "one_class.csv": "column 'kind' has the same value in every row, apple: there is nothing",
     "names_as_target.csv": "column 'name' has 60 different labels in 60 rows",
     "stray.csv": "column 'width' holds numbers, but line 18 has 'about 2'",
-    "ambiguous.csv": "column 'width', line 2: '1,100' may be 1.100 or 1100",
+    "ambiguous.csv": "column 'width', line 2: '1,100' may be 1.1 or 1100",
     "no_header.csv": "has no header: its first line holds only numbers",
     "ragged.csv": "line 3 has 3 fields, but the header has 2",
     "empty.csv": "must have a header and at least one row",
@@ -122,6 +122,8 @@ def test_it_is_refused_in_one_sentence(name, capsys):
 
 def test_an_identifier_may_be_kept_or_ignored():
     assert study("ids.csv", keep=["user_id"]).inputs.names == ["user_id", "width"]
+    with pytest.raises(TableError, match="no column left to learn from"):
+        study("stray.csv", ignore=["width"])  # the fault of a column that is ignored is ignored
     assert "unit" not in str(study("constant_columns.csv", ignore=["unit"]).inputs.notes)
 
 

@@ -36,6 +36,7 @@ def test_missing_values_in_any_guise(tmp_path):
         ('a,b\n"1,234.5",x\n2,y\n', [1234.5, 2]),
         ('a,b\n"1,234","1,5"\n5,"0,2"\n', [1.234, 5]),  # another column has decimal commas
         ("a\tb\n1 234,5\tx\n2e3\ty\n", [1234.5, 2000]),
+        ("a,b\n1 234,x\n5'678,y\n", [1234, 5678]),
         ("a|b\n1|x\ninf|y\n", [1, np.inf]),
         ("a;b\n1,5;x\ninf;y\n", [1.5, np.inf]),
         ("a,b\n1e3,x\n-Infinity,y\n", [1000, -np.inf]),
@@ -98,6 +99,7 @@ NUMBERS = "".join(f"{k},{k}.5\n" for k in range(20))
     [
         (NUMBERS + "about 3,1\n", "column 'a' holds numbers, but line 22 has 'about 3'"),
         ('"1,234",x\n"2,345",y\n', "line 2: '1,234' may be 1.234 or 1234"),
+        ("1 234,x\n1.234,y\n", "line 3: '1.234' may be 1234 or 1.234"),
         (NUMBERS + '"1,5",1\n1.5,2\n', "decimal points and others with decimal commas"),
     ],
 )

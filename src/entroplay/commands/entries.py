@@ -110,7 +110,9 @@ def read_columns(
         columns[name] = np.array(entries, object)
         read = {n: _numbers(entries, n.number) for n in (DECIMAL_POINT, DECIMAL_COMMA)}
         fitting = {n: numbers for n, numbers in read.items() if numbers is not None}
-        if fitting:
+        if len(fitting) == 2 and np.array_equal(*fitting.values(), equal_nan=True):
+            columns[name] = fitting[DECIMAL_POINT]  # thousands are separated by blanks
+        elif fitting:
             unclear[name] = fitting
             seen.update(fitting if len(fitting) == 1 else ())
     if not seen and delimiter == ";":
@@ -123,7 +125,12 @@ def read_columns(
             columns[name] = fitting[chosen[0]]
             used.setdefault(chosen[0].name, []).append(name)
         elif fitting:
-            faults[name] = _ambiguous(name, entries, lines)
+            row = int(np.argmax(fitting[DECIMAL_POINT] != fitting[DECIMAL_COMMA]))
+            faults[name] = (
+                f"column {name!r}, line {lines[row]}: {entries[row]!r} may be "
+                f"{fitting[DECIMAL_COMMA][row]:.12g} or {fitting[DECIMAL_POINT][row]:.12g}. "
+                "Write numbers without separators of thousands, and with decimal points."
+            )
         elif columns[name].dtype == object and (fault := _stray(name, entries, lines)):
             faults[name] = fault
     return columns, faults, tuple(f"{listed(names)}: {how}" for how, names in used.items())
@@ -139,14 +146,6 @@ def _numbers(entries: Texts, read: Callable[[str], float | None]) -> np.ndarray 
                 return None
             numbers[i] = value
     return numbers
-
-
-def _ambiguous(name: str, entries: Texts, lines: Sequence[int]) -> str:
-    line, text = next((i, t) for i, t in zip(lines, entries, strict=True) if t and "," in t)
-    return (
-        f"column {name!r}, line {line}: {text!r} may be {text.replace(',', '.')} or "
-        f"{text.replace(',', '')}. Write it without a comma."
-    )
 
 
 def _stray(name: str, entries: Texts, lines: Sequence[int]) -> str | None:

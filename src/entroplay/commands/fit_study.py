@@ -24,7 +24,6 @@ FEW_CLASSES = 20
 """Maximum number of distinct whole numbers in a target that is taken for labels."""
 ROWS_PER_CLASS = 10
 """Minimum number of rows per distinct whole number in a target that is taken for labels."""
-
 MOST_CLASSES = 0.5
 """Maximum number of classes per row: a class needs two rows on average."""
 
@@ -78,7 +77,7 @@ class PredictionStudy(Study):
         """Read the table and sort its columns into inputs and target."""
         table = read_table(options.data)
         for name in (*options.ignore, *options.keep):
-            table.column(name)  # a misspelt name is an error
+            table.check(name)  # a misspelt name is an error
         table, remarks = _with_target(table, options.target)
         names = [n for n in table.columns if n not in (options.target, *options.ignore)]
         inputs = Columns.learn(table.raw(names), suspects=set(names) - set(options.keep))

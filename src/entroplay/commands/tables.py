@@ -41,12 +41,16 @@ class Table:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def column(self, name: str) -> np.ndarray:
-        """One column by its name."""
+    def check(self, name: str) -> None:
+        """Refuse a name that no column has."""
         if name not in self.columns:
             raise TableError(
                 f"{self.name} has no column {name!r}; it has {', '.join(map(repr, self.columns))}."
             )
+
+    def column(self, name: str) -> np.ndarray:
+        """One column by its name."""
+        self.check(name)
         if name in self.faults:
             raise TableError(f"{self.name}: {self.faults[name]}")
         return self.columns[name]
