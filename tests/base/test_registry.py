@@ -26,7 +26,10 @@ LIBRARY = {
     },
     "entroplay.runs": {"Solution", "Status", "Compression", "Checkpoint"},
     "entroplay.verbs": {"Certificate"},
-    "entroplay.sklearn": {"Model"},
+    "entroplay.sklearn": {
+        "Model",
+        *("Columns", "NumberColumn", "CategoryColumn", "DateColumn", "IgnoredColumn"),
+    },
     "entroplay.painting": {"Painting", "Film", "TrianglePainter", "CosineSteps"},
 }
 """The library's records by package, written out: reading a file can make instances of these

@@ -58,7 +58,8 @@ def test_a_marginal_of_all_columns_is_the_density():
             "column 'colour' must hold numbers",
         ),
         (["predict", "nothing", "data.csv"], "No such file or directory: 'nothing'"),
-        (["predict", "data.csv", "data.csv"], "data.csv is cut short, or not a safetensors file"),
+        (["predict", "data.csv", "data.csv"], "data.csv is a table, not a model"),
+        (["predict", "data.csv", "x.safetensors"], "There is no file x.safetensors"),
     ],
 )
 def test_wrong_commands_say_why_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):

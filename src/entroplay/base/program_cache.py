@@ -37,7 +37,7 @@ def keep_programs() -> None:
     import jax
 
     folder = program_folder()
-    if jax.config.jax_compilation_cache_dir or folder is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) or folder is None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)

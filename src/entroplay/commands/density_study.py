@@ -11,9 +11,12 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from ..sklearn import MeanFieldDensity
+from ..sklearn.columns import Columns
+from ..sklearn.columns.numbers import NumberColumn
+from .csv_files import TableError
 from .drawing import draw_density
 from .held_out import Study
-from .tables import Inputs, Table, read_table
+from .tables import present, read_table
 
 MOST_NORMALS = 6
 """Maximum number of components of the mixture that the density is compared with."""
@@ -29,13 +32,29 @@ class DensityStudy(Study):
         """Read the table and choose its numeric columns, or those that were asked for."""
         table = read_table(options.data)
         if options.columns is None:
-            names = [name for name, values in table.columns.items() if values.dtype != object]
+            numeric = [name for name, values in table.columns.items() if values.dtype.kind == "f"]
+            names = suspects = [name for name in numeric if present(table.columns[name]).any()]
         else:
-            names = [name.strip() for name in options.columns.split(",")]
-        inputs = Inputs.of(Table(table.name, {name: table.numbers(name) for name in names}))
-        return cls(
-            options, table, inputs, (inputs.matrix(table),), None, None, "mean log-likelihood"
+            names, suspects = [name.strip() for name in options.columns.split(",")], []
+        finite = np.all([np.isfinite(table.numbers(name)) for name in names], axis=0)
+        remarks = ()
+        if not np.all(finite):
+            gaps = np.sum(~finite)
+            rows = "1 row" if gaps == 1 else f"{gaps} rows"
+            remarks = (f"{rows} with missing or infinite values left out",)
+            table = table.rows(finite)
+        # A density has no use for a filled value or a mark: columns are used as they are, or not.
+        learned = Columns.learn(table.raw(names), suspects=suspects) if len(table) else Columns(())
+        inputs = Columns(
+            tuple(NumberColumn.untouched(c.name) if c.kept else c for c in learned.columns)
         )
+        if not inputs.used:
+            raise TableError(
+                f"{table.name} has no column with numbers that differ, in rows without missing "
+                "values."
+            )
+        X = table.matrix(inputs)
+        return cls(options, table, inputs, (X,), None, None, "mean log-likelihood", remarks)
 
     def describe(self) -> str:
         return f"{self.table.name}: {len(self.table)} rows of {', '.join(self.inputs.names)}"

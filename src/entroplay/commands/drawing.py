@@ -10,7 +10,7 @@ import numpy as np
 from ..sklearn.bandwidth import log_density
 from ..verbs.plot import pyplot
 from .table_model import TableModel
-from .tables import Table, labels_of
+from .tables import Table, labels_of, present
 
 MOST_COLUMNS = 4
 """Maximum number of columns of a density that are drawn against each other."""
@@ -28,13 +28,16 @@ def draw_predicted(
 ) -> None:
     """Draw predictions against the truth if the table has it, and their distribution otherwise."""
     if model.target is None:
-        draw_density(model.estimator, model.inputs.matrix(table), model.inputs.names, path)
+        draw_density(model.estimator, table.matrix(model.inputs), model.inputs.names, path)
         return
     predicted, classification = columns[model.target], model.classification
-    if model.target in table.columns:
-        truth = table.columns[model.target]
-        truth = labels_of(truth) if classification else truth
-        draw_predictions(truth, predicted, model.target, path, classification)
+    known = present(table.columns.get(model.target, np.full(len(table), np.nan)))
+    if known.any():
+        rows = table.rows(known)
+        truth = (
+            labels_of(rows.column(model.target)) if classification else rows.numbers(model.target)
+        )
+        draw_predictions(truth, predicted[known], model.target, path, classification)
     else:
         draw_distribution(predicted, model.target, path, classification)
 

@@ -20,6 +20,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a column to leave out; may be repeated",
     )
     parser.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="a column to use even if it looks like an identifier; may be repeated",
+    )
+    parser.add_argument(
         "--task",
         choices=("regression", "classification"),
         help="what to learn (default: decided by the values of the target)",

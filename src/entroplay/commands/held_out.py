@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -13,9 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.model_selection import train_test_split
 
+from ..sklearn.columns import Columns
 from .options import Say, UsageError
 from .table_model import TableModel
-from .tables import Inputs, Table
+from .tables import Table
 
 FEWEST_ROWS = 10
 """Minimum number of rows of a table that is split."""
@@ -28,11 +30,12 @@ class Study(ABC):
     Attributes:
         options: the command's options.
         table: the rows.
-        inputs: the columns to learn from.
+        inputs: the columns to learn from, and how they become numbers.
         data: the arrays that `fit` takes: the inputs (n, p), and the targets if there are any.
         target: the column to predict, or None.
         labels: classes whose proportions the split must keep, or None.
         measure: name of the score.
+        remarks: what was done to the rows of the table, in words.
     """
 
     model_suffix: ClassVar[str]
@@ -41,11 +44,12 @@ class Study(ABC):
 
     options: argparse.Namespace
     table: Table
-    inputs: Inputs
+    inputs: Columns
     data: tuple[np.ndarray, ...]
     target: str | None
     labels: np.ndarray | None
     measure: str
+    remarks: tuple[str, ...] = ()
 
     @abstractmethod
     def describe(self) -> str:
@@ -80,9 +84,13 @@ class Study(ABC):
         model_path, picture = self._paths()
         train, test = self._split()
         say(self.describe())
-        baselines = {} if self.options.no_baselines else self.baselines(train)
+        notes = [*self.table.remarks, *self.remarks, *self.inputs.notes]
+        for note in notes:
+            say(f"  {note}")
+        scored = self.learned_from(train)
+        baselines = {} if self.options.no_baselines else scored.baselines(train)
         candidates = {"entroplay": self.estimator(), **baselines}
-        rows = [self._scored(name, model, train, test) for name, model in candidates.items()]
+        rows = [scored._scored(name, model, train, test) for name, model in candidates.items()]
         say(f"\n{'held-out ' + self.measure:<28}{'score':>9}{'seconds':>9}   ({len(test)} rows)")
         for row in rows:
             say(f"{row['model']:<28}{row['score']:>9.4f}{row['seconds']:>9.2f}")
@@ -91,10 +99,11 @@ class Study(ABC):
         say("\n" + final.certified())
         say(f"{self.settings(final.estimator)}, all {len(self.table)} rows")
         final.save(model_path)
-        self.draw(candidates["entroplay"], final.estimator, test, picture)
+        scored.draw(candidates["entroplay"], final.estimator, test, picture)
         say(f"Wrote {model_path}, {picture}")
         return {
             "rows": len(self.table),
+            "notes": notes,
             **self.facts(final.estimator),
             "measure": self.measure,
             "held_out": rows,
@@ -102,6 +111,10 @@ class Study(ABC):
             "seed": self.options.seed,
             "files": [str(model_path), str(picture)],
         }
+
+    def learned_from(self, rows: np.ndarray) -> Study:
+        """The study whose inputs become numbers in a way that only these rows have taught."""
+        return self
 
     def fitted(
         self, estimator: Any, rows: np.ndarray | slice = slice(None), say: Say | None = None
@@ -138,8 +151,12 @@ class Study(ABC):
                 f"{self.options.data} has {n} rows; a fit with held-out rows needs at least "
                 f"{FEWEST_ROWS}."
             )
-        # A class of a single row cannot be on both sides.
-        common = labels is not None and np.unique(labels, return_counts=True)[1].min() >= 2
+        common = False
+        if labels is not None:
+            # A class of a single row cannot be on both sides, and each side needs every class.
+            counts = np.unique(labels, return_counts=True)[1]
+            held_out = math.ceil(self.options.held_out * n)
+            common = counts.min() >= 2 and len(counts) <= min(held_out, n - held_out)
         train, test = train_test_split(
             np.arange(n),
             test_size=self.options.held_out,

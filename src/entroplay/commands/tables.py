@@ -2,99 +2,121 @@
 
 from __future__ import annotations
 
-import csv
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .options import UsageError
+from ..sklearn.columns import ColumnError, Columns
+from ..sklearn.inputs import raw_column
+from .csv_files import CsvFile, TableError
+from .entries import read_columns, without_gaps
 
-MISSING = ("", "na", "nan", "n/a", "null", "none", "?")
-"""Entries that stand for a missing value, in lower case."""
-SAMPLE = 4096
-"""Number of characters of a csv file among which its delimiter is looked for."""
-
-
-class TableError(UsageError):
-    """A table that cannot be used, and why."""
+TEXT_FILES, PARQUET_FILES = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
+"""Endings of the tables that are read."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns of equal length, each of numbers or of texts."""
+    """Named columns of equal length.
+
+    Attributes:
+        name: the name of the file.
+        columns: numbers (NaN is missing), texts (None is missing) or dates (NaT is missing).
+        lines: the line of the file that each row stands on, for messages.
+        faults: what is wrong with some columns, by name. It does not matter unless they are used.
+        remarks: how the file was read, where that leaves room for doubt.
+    """
 
     name: str
     columns: dict[str, np.ndarray]
+    lines: np.ndarray
+    faults: dict[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
+        return len(self.lines)
 
-    def column(self, name: str) -> np.ndarray:
-        """One column by its name."""
+    def check(self, name: str) -> None:
+        """Refuse a name that no column has."""
         if name not in self.columns:
             raise TableError(
                 f"{self.name} has no column {name!r}; it has {', '.join(map(repr, self.columns))}."
             )
+
+    def column(self, name: str) -> np.ndarray:
+        """One column by its name."""
+        self.check(name)
+        if name in self.faults:
+            raise TableError(f"{self.name}: {self.faults[name]}")
         return self.columns[name]
 
     def numbers(self, name: str) -> np.ndarray:
         """A column that must hold numbers."""
         column = self.column(name)
-        if column.dtype == object:
-            raise TableError(
-                f"{self.name}: column {name!r} must hold numbers, got {column[0]!r} among others."
-            )
+        if column.dtype.kind != "f":
+            row = int(np.argmax(present(column)))
+            raise self.error(ColumnError(name, row, "numbers", str(column[row])))
         return column
+
+    def raw(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Some columns, as `Columns` takes them."""
+        return {name: self.column(name) for name in names}
+
+    def matrix(self, inputs: Columns) -> np.ndarray:
+        """The inputs (n, p) in a table that has the columns that were learned from."""
+        try:
+            return inputs.matrix(self.raw([column.name for column in inputs.used]))
+        except ColumnError as error:
+            raise self.error(error) from error
+
+    def rows(self, chosen: np.ndarray) -> Table:
+        """The table of some rows."""
+        columns = {name: column[chosen] for name, column in self.columns.items()}
+        return dataclasses.replace(self, columns=columns, lines=self.lines[chosen])
+
+    def error(self, error: ColumnError) -> TableError:
+        """The error about a column, with the file and the line."""
+        return TableError(
+            f"{self.name}: column {error.name!r} must hold {error.must_be}, got {error.got!r} in "
+            f"line {self.lines[error.row]}."
+        )
+
+
+def present(column: np.ndarray) -> np.ndarray:
+    """Where a column has values."""
+    if column.dtype == object:
+        return np.array([value is not None for value in column], bool)
+    return ~np.isnat(column) if column.dtype.kind == "M" else ~np.isnan(column)
 
 
 def read_table(path: Path) -> Table:
     """Read a table with a header from a .csv, .tsv, .txt or .parquet file."""
     if not path.is_file():
         raise TableError(f"There is no file {path}.")
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return Table(path.name, _checked(path, _parquet(path)))
-    if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
+    ending = path.suffix.lower()
+    if ending == ".safetensors":
+        raise TableError(f"{path} is a model, not a table: name the model first, then the table.")
+    if ending not in TEXT_FILES + PARQUET_FILES:
         raise TableError(f"{path} must end in .csv, .tsv or .parquet.")
-    return Table(path.name, _checked(path, _csv(path)))
+    return _parquet(path) if ending in PARQUET_FILES else _csv(path)
 
 
-def _csv(path: Path) -> Mapping[str, Sequence[Any]]:
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            sample = file.read(SAMPLE)
-            file.seek(0)
-            # The delimiter is the candidate that is most frequent in the header.
-            delimiter = max(",;\t", key=sample.split("\n", 1)[0].count)
-            rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise TableError(f"{path} is not a csv file in UTF-8: {error}.") from error
-    if len(rows) < 2:
-        raise TableError(f"{path} must have a header and at least one row.")
-    header = [name.strip() for name in rows[0]]
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
-            raise TableError(
-                f"{path}: row {number} has {len(row)} fields, but the header has {len(header)}."
-            )
-    return {
-        name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(_names(path, header))
-    }
+def _csv(path: Path) -> Table:
+    file = CsvFile.read(path)
+    entries = zip(*file.rows, strict=True)
+    texts = {name: without_gaps(column) for name, column in zip(file.header, entries, strict=True)}
+    columns, faults, remarks = read_columns(texts, file.lines, file.delimiter)
+    if not file.encoding.startswith("utf"):
+        remarks = (f"the file is not in UTF-8: read as {file.encoding}", *remarks)
+    return Table(path.name, columns, np.array(file.lines), faults, remarks)
 
 
-def _names(path: Path, header: list[str]) -> list[str]:
-    bad = {name for name in header if header.count(name) > 1 or not name}
-    if bad:
-        raise TableError(
-            f"{path}: every column needs a unique name; these are empty or repeated: {sorted(bad)}."
-        )
-    return header
-
-
-def _parquet(path: Path) -> Mapping[str, Sequence[Any]]:
+def _parquet(path: Path) -> Table:
     read = _parquet_reader()
     if read is None:
         raise TableError(
@@ -102,12 +124,17 @@ def _parquet(path: Path) -> Mapping[str, Sequence[Any]]:
             "A .csv file needs neither."
         )
     try:
-        columns = read(path)
+        found = read(path)
     except Exception as error:  # the two libraries raise errors of their own types
         raise TableError(f"{path} cannot be read as parquet: {error}") from error
-    if not columns or not len(next(iter(columns.values()))):
+    columns = {name: raw_column(values) for name, values in found.items()}
+    lines = np.arange(1, 1 + len(next(iter(columns.values()), ())))
+    if not len(lines):
         raise TableError(f"{path} has no rows.")
-    return columns
+    # Numbers may have been stored as texts.
+    texts = {name: column.tolist() for name, column in columns.items() if column.dtype == object}
+    parsed, faults, remarks = read_columns(texts, lines.tolist(), ",")
+    return Table(path.name, columns | parsed, lines, faults, remarks)
 
 
 def _parquet_reader() -> Callable[[Path], Mapping[str, Sequence[Any]]] | None:
@@ -123,89 +150,13 @@ def _parquet_reader() -> Callable[[Path], Mapping[str, Sequence[Any]]] | None:
     return None
 
 
-def _checked(path: Path, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
-    """Numbers where every entry is one, texts otherwise; nothing may be missing."""
-    checked = {}
-    for name, values in columns.items():
-        for number, value in enumerate(values, start=2):  # row 1 is the header
-            if value is None or str(value).strip().lower() in MISSING:
-                raise TableError(
-                    f"{path}: column {name!r} has no value in row {number}. "
-                    "Fill it in, or leave out the row."
-                )
-        try:
-            column = np.array([float(value) for value in values])
-        except (TypeError, ValueError):
-            column = np.array([str(value) for value in values], dtype=object)
-        if column.dtype != object and not np.isfinite(column).all():
-            raise TableError(f"{path}: column {name!r} has entries that are not finite.")
-        checked[name] = column
-    return checked
-
-
 def labels_of(column: np.ndarray) -> np.ndarray:
     """A column as class labels: texts, whole numbers, or other numbers as texts."""
-    if column.dtype == object:
+    if column.dtype.kind != "f":
         return column.astype(str).astype(object)
     if (column == np.round(column)).all():
         return column.astype(int)
-    return np.array([_text(value) for value in column], dtype=object)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """How columns become numbers.
-
-    A numeric column is used as it is. A text column becomes one indicator for each of its values.
-
-    Attributes:
-        columns: names, each with its values (texts) or None (numbers).
-    """
-
-    columns: tuple[tuple[str, tuple[str, ...] | None], ...]
-
-    @classmethod
-    def of(cls, table: Table, leave_out: Sequence[str] = ()) -> Inputs:
-        """All columns of a table, except some."""
-        kept = [(name, values) for name, values in table.columns.items() if name not in leave_out]
-        if not kept:
-            raise TableError(f"{table.name} has no column left to learn from.")
-        return cls(
-            tuple(
-                (n, tuple(sorted(set(v.tolist()))) if v.dtype == object else None) for n, v in kept
-            )
-        )
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the columns."""
-        return [name for name, _ in self.columns]
-
-    def matrix(self, table: Table) -> np.ndarray:
-        """The inputs (n, p) in a table that has these columns. An unknown text has no indicator."""
-        parts = []
-        for name, values in self.columns:
-            if values is None:
-                parts.append(table.numbers(name)[:, None])
-            else:
-                texts = np.array([_text(v) for v in table.column(name)])
-                parts.append((texts[:, None] == np.array(values)[None, :]).astype(float))
-        return np.concatenate(parts, axis=1)
-
-    def to_list(self) -> list[Any]:
-        """The columns as plain lists, for a file."""
-        return [[name, None if values is None else list(values)] for name, values in self.columns]
-
-    @classmethod
-    def from_list(cls, items: list[Any]) -> Inputs:
-        """The columns that `to_list` wrote."""
-        return cls(
-            tuple((name, None if values is None else tuple(values)) for name, values in items)
-        )
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return np.array([f"{value:g}" for value in column], dtype=object)
 
 
 def write_csv(path: Path, columns: dict[str, np.ndarray]) -> None:

@@ -7,15 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from ..base.arguments import invalid
 from ..problems.losses import CrossEntropy, Logistic, Loss
+from .inputs import check_inputs
 from .network import LEARNED, Network
 from .rows import merge
 
@@ -105,15 +101,16 @@ class MeanFieldClassifier(ClassifierMixin, Network):
         """Fit the network to rows X (n, p) and labels y (n,).
 
         Args:
-            X: inputs.
+            X: inputs, as in `MeanFieldRegressor.fit`.
             y: labels of any kind that scikit-learn accepts, of at least two classes.
             sample_weight: non-negative weights of the rows, or None for equal ones. A row of weight
                 two counts as a row given twice.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        raw, y = check_inputs(self, X, y)
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
+        X = self._learn_inputs(raw, weights)
         self.classes_, labels = np.unique(y, return_inverse=True)
         seen = np.unique(labels[weights > 0])
         if len(seen) < 2:
@@ -163,9 +160,7 @@ class MeanFieldClassifier(ClassifierMixin, Network):
 
         The softmax of the scores is the probability.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = self._network(X)
+        scores = self._network(self._apply_inputs(X))
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ..base.arguments import flag, invalid, one_of, positive, whole
 from ..base.program_cache import keep_programs
@@ -16,7 +17,9 @@ from ..problems.features.base import mean_features
 from ..problems.features.neurons import ACTIVATIONS, Neurons
 from ..problems.losses import Loss
 from ..runs.solution import Solution
+from .columns import Columns
 from .fit import Trainer
+from .inputs import Raw, apply_inputs, learn_inputs
 from .relevance import relevance_of
 from .rows import WeightedRows, padded
 from .scaling import Standardiser
@@ -39,6 +42,7 @@ LEARNED: dict[str, type | None] = {
     "l2_": None,
     "search_": None,
     "relevance_": None,
+    "_columns": None,
     "_inputs": Standardiser,
     "_facts": Facts,
 }
@@ -73,6 +77,24 @@ class Network(Storable, Summarised):
     warm_start: Any
     random_state: Any
     verbose: Any
+    _columns: Columns | None
+    """How columns that are not plain numbers became inputs; absent in models of older files."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _learn_inputs(self, raw: Raw, weights: np.ndarray) -> np.ndarray:
+        """The matrix of the inputs of a fit; remembers how it was made."""
+        X, self._columns = learn_inputs(raw, weights)
+        return X
+
+    def _apply_inputs(self, X: Any) -> np.ndarray:
+        """The matrix of inputs to predict at, made as that of the fit."""
+        check_is_fitted(self)
+        return apply_inputs(self, X, getattr(self, "_columns", None), self._inputs.mean)
 
     def _fit_rows(
         self,

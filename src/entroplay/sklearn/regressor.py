@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from ..base.arguments import flag, one_of, positive
 from ..problems.losses import Huber, Loss, Squared
+from .inputs import check_inputs
 from .intervals import Intervals, Residuals
 from .network import LEARNED, Network
 from .rows import WeightedRows, merge
@@ -128,20 +129,23 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
         """Fit the network to rows X (n, p) and targets y (n,) or (n, t).
 
         Args:
-            X: inputs.
+            X: inputs, as numbers or as a data frame of pandas or polars. Missing values are filled
+                by the median and marked; categories, texts and dates become numbers.
             y: targets.
             sample_weight: non-negative weights of the rows, or None for equal ones. A row of weight
                 two counts as a row given twice.
         """
         one_of(type(self).__name__, "loss", self.loss, ("squared", "huber"))
         positive(type(self).__name__, "epsilon", self.epsilon)
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        raw, y = check_inputs(self, X, y, multi_output=True, y_numeric=True)
         y = np.asarray(y, np.float64)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
+        X = self._learn_inputs(raw, weights)
         self._targets_are_flat = y.ndim == 1
         rows = merge(X, y.reshape(len(X), -1), weights)
-        self._targets = Standardiser.of(rows.y, rows.weights)
-        rows = WeightedRows(rows.X, self._targets(rows.y), rows.weights)
+        standardise = Standardiser.of(rows.y, rows.weights)
+        self._targets = standardise.exact(rows.y)  # a constant target is predicted exactly
+        rows = WeightedRows(rows.X, standardise(rows.y), rows.weights)
         self._fit_rows(rows, rows.y.shape[1], self._loss, stratify=False)
         return self
 
@@ -159,9 +163,7 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
                 with the standard deviation of new targets around them. It is the root mean square
                 of the leave-one-out residuals, the same for all rows: see `predict_interval`.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        values = self._targets.undo(self._network(X))
+        values = self._targets.undo(self._network(self._apply_inputs(X)))
         values = values[:, 0] if self._targets_are_flat else values
         if not flag(type(self).__name__, "return_std", return_std):
             return values

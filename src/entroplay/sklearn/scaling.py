@@ -31,3 +31,9 @@ class Standardiser:
     def undo(self, values: np.ndarray) -> np.ndarray:
         """The original values of standardised ones."""
         return values * self.deviation + self.mean
+
+    def exact(self, values: np.ndarray) -> Standardiser:
+        """The map whose `undo` returns columns exactly that are constant in these rows."""
+        constant = np.ptp(values, axis=0) <= ROUNDING * np.abs(values).max(axis=0)
+        mean = np.where(constant, values[0], self.mean)
+        return Standardiser(mean, np.where(constant, 0.0, self.deviation))

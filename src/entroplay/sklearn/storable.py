@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..base.registry import result
+from ..base.registry import RECORDS, result
 from ..runs.solution import Solution
 from ..verbs.certificate import Certificate
 
@@ -121,6 +121,8 @@ def _plain(value: Any) -> Any:
 
 
 def _pack(value: Any) -> Any:
+    if RECORDS.get(type(value).__name__) is type(value):
+        return value  # files hold it as it is
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUSb":  # labels and names
