@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 @pytest.fixture(scope="module")
 def model():
-    return regressor().fit(X, Y)
+    return regressor(relevance="equal").fit(X, Y)
 
 
 def test_partial_dependence_follows_the_function(model):

@@ -140,8 +140,14 @@ class ParticlesSystem(NewtonSystem):
         self.factor = cholesky_factor(identity + self.rows @ self.rows.T)
 
     def halved(self, right: Moments) -> tuple[Moments, Array]:
+        def nearly(r: Array) -> Array:
+            return r - self.rows.T @ cho_solve((self.factor, True), self.rows @ r)
+
+        # Along the large eigenvalues of K the difference cancels: y is smaller than r by orders of
+        # magnitude there. A step of iterative refinement restores its digits.
         flat = right.ravel()
-        y = flat - self.rows.T @ cho_solve((self.factor, True), self.rows @ flat)
+        y = nearly(flat)
+        y = y + nearly(flat - y - self.rows.T @ (self.rows @ y))
         return y.reshape(right.shape), jnp.ones((), jnp.int32)
 
     def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:

@@ -163,7 +163,8 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
                 with the standard deviation of new targets around them. It is the root mean square
                 of the leave-one-out residuals, the same for all rows: see `predict_interval`.
         """
-        values = self._targets.undo(self._network(self._apply_inputs(X)))
+        outputs = self._network(self._apply_inputs(X))
+        values = self._targets.undo(outputs)
         values = values[:, 0] if self._targets_are_flat else values
         if not flag(type(self).__name__, "return_std", return_std):
             return values
