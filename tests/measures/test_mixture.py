@@ -138,7 +138,15 @@ def test_components_of_no_weight_are_left_out():
     assert measure.weights.tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize("make", [squared, lambda: squared(d=2), negative_log, cross_entropy])
+@pytest.mark.parametrize(
+    "make",
+    [
+        squared,
+        lambda: squared(d=2),
+        pytest.param(negative_log, marks=pytest.mark.slow),
+        pytest.param(cross_entropy, marks=pytest.mark.slow),
+    ],
+)
 def test_a_fitted_mixture_comes_close_to_the_optimum(make):
     problem = make()
     solution = ep.solve(problem, particles=500, iterations=20)

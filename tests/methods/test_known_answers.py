@@ -43,6 +43,7 @@ def check_gaussian(cloud, centre, hessian, variance, mean_variance):
     assert np.abs(deviation / errors).max() < 4
 
 
+@pytest.mark.slow
 def test_efp_with_mala_finds_the_gaussian_optimum():
     problem, centre, hessian = linear()
     m = 4000

@@ -25,6 +25,7 @@ def everything(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_all_parts_are_written_and_none_surprises(everything):
     summary = json.loads((everything / "summary.json").read_text())
     assert summary["surprises"] == []

@@ -47,6 +47,7 @@ def test_a_row_far_from_all_others_has_points_of_its_own():
     assert np.abs(ratios - 1).max() < 0.05
 
 
+@pytest.mark.slow
 def test_of_many_rows_some_lead_the_way():
     """A path with a fifth of the rows ends near the optimum for all, with slopes for all rows."""
     rng = np.random.default_rng(0)

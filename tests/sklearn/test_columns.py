@@ -249,6 +249,7 @@ def test_estimators_take_arrays_with_gaps():
     np.testing.assert_allclose(plain.predict([[NAN]]), mean, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_constant_target_is_fitted_exactly():
     X = np.random.default_rng(0).normal(size=(90, 2))
     model = regressor().fit(X, np.full(90, 0.1))

@@ -170,6 +170,7 @@ def test_base_weights_average_one_under_every_proposal():
         assert base.max() <= 1 / mixtures[0].share + 1e-9
 
 
+@pytest.mark.slow
 def test_more_points_come_closer():
     """The gap of the dual found on N points falls like 1/N: the square of an error of 1/sqrt(N)."""
     rows = load("galaxies") / 10_000

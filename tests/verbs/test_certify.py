@@ -264,6 +264,7 @@ def test_the_verdict_is_one_sentence_and_the_first_line(settled):
         assert repr(each).splitlines()[0] == f"Certificate: {each.verdict}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clouds")
 def test_the_path_is_the_recorded_one_unless_another_is_given(settled):
     solution, certificate = settled

@@ -12,7 +12,7 @@ from entroplay.measures.quadrature import UnresolvedError
 
 OWN = 3e-8
 """Error that the independent integrals are trusted to have, relative to 1 plus the value."""
-QUICK = {1: range(8), 2: (11,)}
+QUICK = {1: range(5), 2: (11,)}
 """Numbers of random problems; the one in the plane is cold and takes seconds."""
 SLOW = {1: 96, 2: 48}
 

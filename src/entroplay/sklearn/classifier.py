@@ -26,7 +26,7 @@ class MeanFieldClassifier(ClassifierMixin, Network):
         temperature: strength of the entropy, or "auto": see `MeanFieldRegressor`.
         l2: strength of the penalty, or "auto": see `MeanFieldRegressor`.
         particles: size of the cloud that the solver moves. "auto" takes 16 particles per parameter
-            of a neuron, at least 512.
+            of a neuron, at least 1024.
         activation: "tanh", "sigmoid", "erf", "relu" or "auto", which is tanh: its certificates are
             tighter.
         scale: the factor in front of every neuron, in units of the log-odds.

@@ -52,7 +52,7 @@ BLOCKS = (64, 1024)
 
 With two fixed shapes, predictions for another number of rows compile nothing.
 """
-LEAST_PARTICLES, PARTICLES_PER_PARAMETER, PARTICLE_STEP = 512, 16, 256
+LEAST_PARTICLES, PARTICLES_PER_PARAMETER, PARTICLE_STEP = 1024, 16, 256
 """Cloud size for particles="auto": this many particles per parameter of a neuron, rounded up to a
 multiple of the step, and at least the first number."""
 HOTTEST = 100

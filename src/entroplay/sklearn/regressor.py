@@ -38,7 +38,7 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
             variance temperature / (2 l2) at 1. If the temperature is given, a larger and a smaller
             prior variance are tried as well.
         particles: size of the cloud that the solver moves. "auto" takes 16 particles per parameter
-            of a neuron, at least 512. The network consists of the last few clouds: 4096 particles
+            of a neuron, at least 1024. The network consists of the last few clouds: 4096 particles
             or more, if the fit had enough iterations.
         activation: "tanh", "sigmoid", "erf", "relu" or "auto". "auto" is relu, which follows kinks
             and steep slopes best. It is tanh for solvers that do not turn the loss on step by step,
