@@ -134,6 +134,7 @@ def test_efp_agrees_with_the_oracle_in_moments(name):
     assert np.sqrt(np.diag(covariance)).max() < 0.05 * np.ptp(exact.moments)
 
 
+@pytest.mark.slow
 def test_the_histories_gap_estimates_the_true_one():
     """At the end of a run the plug-in gap would be about half the mean square noise.
 

@@ -68,6 +68,7 @@ def test_without_a_fit_there_is_nothing_to_say():
         assert not hasattr(regressor(), "_repr_html_")
 
 
+@pytest.mark.slow
 def test_a_constant_target_has_no_variance_to_explain(tmp_path):
     model = regressor().fit(X, np.full(len(X), 0.1))
     assert "R2" not in model.summary()

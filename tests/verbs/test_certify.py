@@ -80,6 +80,7 @@ def test_by_quadrature_the_gap_is_the_true_one(name):
     assert second.endswith("by quadrature")
 
 
+@pytest.mark.slow
 def test_what_quadrature_does_not_resolve_is_not_verified(monkeypatch):
     def refuse(*_):
         raise UnresolvedError

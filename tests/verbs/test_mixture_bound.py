@@ -38,8 +38,7 @@ def check(problem, seed, iterations):
 
 @pytest.mark.parametrize("make", [squared, pytest.param(negative_log, marks=pytest.mark.slow)])
 def test_known_answers(make):
-    for temperature in (0.1, 1e-4):
-        check(make(temperature=temperature, l2=temperature), seed=1, iterations=12)
+    check(make(temperature=1e-4, l2=1e-4), seed=1, iterations=12)
 
 
 MAKERS = {
