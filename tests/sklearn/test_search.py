@@ -68,3 +68,22 @@ def test_the_path_falls_from_hot_to_cold_and_keeps_the_prior():
     np.testing.assert_allclose(
         [trial.temperature / (2 * trial.l2) for trial in model.search_], search.PRIOR_VARIANCE
     )
+
+
+def test_a_part_of_a_large_table_is_searched_at_the_same_noise_and_prior(monkeypatch):
+    """n T is the noise of the kernel's limit: it is the same for the part and for all rows."""
+    monkeypatch.setattr(search, "MOST_SEARCHED", 45)
+    labels = (np.arange(90) < 3).astype(float)
+    some = trainer(labels, stratify=True)
+    share, part = search.searched(some)
+    assert len(part.rows) == share * 90
+    assert (part.rows.y == 1).sum() == 1  # half of three, rounded down
+    assert part.rows.weights.sum() == pytest.approx(1)
+    judge = search._HeldOut(part, share)
+    candidate = judge(0.01, 0.02, None)
+    problem = candidate.solution.problem
+    assert problem.temperature * len(part.rows) == pytest.approx(0.01 * 90)
+    assert problem.temperature / problem.l2 == pytest.approx(0.01 / 0.02)
+    assert candidate.trial[:2] == (0.01, 0.02)
+    small = trainer(labels, rows=45)
+    assert search.searched(small) == (1.0, small)

@@ -127,20 +127,22 @@ class Network(Storable, Summarised):
             # The values chosen for the first fit hold for all fits that continue from it.
             temperature = self.temperature_ if temperature is None else temperature
             l2 = self.l2_ if l2 is None else l2
+        learned = len(rows)
         try:
             self.temperature_, self.l2_, self.search_ = search(trainer, temperature, l2)
             trained, certificate = trainer.fit(
                 self.temperature_, self.l2_, tol=tol, max_iter=max_iter, start=start
             )
         except SearchInterrupted as best:
-            (self.temperature_, self.l2_, _), self.search_ = best.trial, best.trials
             trained, certificate = best.trained, None
+            problem, learned, self.search_ = trained.solution.problem, best.rows, best.trials
+            self.temperature_, self.l2_ = problem.temperature, float(problem.l2)
         # The solver's own cloud is kept for a warm start; the answer pools the last few clouds.
         self._cloud = trained.solution
-        self.solution_ = trained.pooled().first_rows(len(rows))
+        self.solution_ = trained.pooled().first_rows(learned)
         self.certificate_ = certificate
         seconds = time.perf_counter() - began
-        self._facts = Facts(len(rows), training_score(self.solution_), seconds)
+        self._facts = Facts(learned, training_score(self.solution_), seconds)
         self._derive()
         verdict_warning(
             owner, certificate, self.solution_, tol, self.n_iter_, max_iter, stacklevel=4

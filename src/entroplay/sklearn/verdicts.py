@@ -13,13 +13,7 @@ from ..base.arguments import invalid, is_number, one_of, positive
 from ..methods.solvers import SOLVERS, NewtonEFP, Solver
 from ..runs.solution import Reason, Solution
 from ..verbs.certificate import Certificate
-
-GOOD = 0.1
-"""A fit with a verified bound below this share of the best constant's loss is good, whatever `tol`.
-
-It does not warn: measured, iterations beyond the second round hardly lower such a bound, since what
-is left of it is the price of the explicit measure and of the clouds.
-"""
+from .fit import GOOD
 
 
 def automatic(owner: str, name: str, value: object) -> float | None:
