@@ -140,7 +140,8 @@ def test_one_penalty_per_coordinate_is_the_gaussian_it_should_be():
     ).all()
     certificate = ep.certify(solution)
     assert certificate.mixed
-    assert abs(certificate.primal - exact.value) < 4 * certificate.primal_error + 1e-6
+    # The primal value is that of a measure which is at most `bound` above the optimum, never below.
+    assert -1e-9 < certificate.primal - exact.value <= certificate.bound < 1e-4
     assert "l2=0.2..0.8" in repr(problem)
 
 
