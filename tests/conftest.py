@@ -19,30 +19,26 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 import pytest  # noqa: E402
+from programs import drop_if_many  # noqa: E402
 
 LONG_PAGES = ("tutorial.md", "choosing.md", "estimators.md", "iterate.md", "painting.md")
 """Pages whose examples are problems of real size; `make test-all` runs them."""
 ESTIMATORS = Path(__file__).parents[1] / "src" / "entroplay" / "sklearn"
 """Folder of the estimators, whose examples are of real size as well."""
 
-MOST_MEMORY, MOST_MAPS, EVERY = 2e9, 30_000, 20
-"""Bytes of resident memory, and memory maps of compiled programs, above which programs of earlier
-tests are dropped; looked at after every so many tests. Linux allows 65,530 maps."""
+EVERY = 20
+"""The number of tests after which compiled programs are counted."""
 _tests_done = 0
 
 
 @pytest.fixture(autouse=True)
 def bounded_memory():
-    """Drop compiled programs now and then: kept for ever, they fill several gigabytes a worker."""
+    """Drop compiled programs of earlier tests now and then."""
     yield
     global _tests_done
     _tests_done += 1
-    process = Path("/proc/self")
-    if _tests_done % EVERY or not process.exists():
-        return
-    memory = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if memory > MOST_MEMORY or (process / "maps").read_text().count("\n") > MOST_MAPS:
-        jax.clear_caches()
+    if _tests_done % EVERY == 0:
+        drop_if_many()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from programs import drop_if_many
 from verbs.independent import bracket
 from verbs.test_grid_cold import FUNCTIONS, KINDS, in_library, random_problem
 
@@ -49,6 +50,7 @@ def judged(d, number):
     Of an explicit mixture it is at least its objective less four standard errors, minus what the
     grid says of the minimum. None if the run has no moments in the loss's domain.
     """
+    drop_if_many()
     p = posed(d, number)
     rng = np.random.default_rng([8, d, number])
     # NewtonEFP makes half of the runs. PDA refuses NegLog, PSDCA features of unknown range.

@@ -197,7 +197,8 @@ def _uniform_errors(coarse: Quadrature, quadrature: Quadrature, moments: np.ndar
 
 def _following(problem: FiniteSum, budget: int) -> GridSolution:
     """The answer on a grid that follows the mass."""
-    cold = cooled(problem, budget)
+    with problem.arithmetic():
+        cold = cooled(problem, budget)
     quadrature, moments = cold.quadrature, cold.moments
     density, _ = quadrature.gibbs(quadrature.slope(moments))
     value = quadrature.dual_at(moments)
