@@ -1,10 +1,11 @@
 """The cold: the best error along a path of temperatures, against the best of other methods.
 
 Run: python benchmarks/cold.py [TABLE ...]. Five folds of each table. Rows of a fold that are held
-out have weight zero: the solver computes the network there but does not learn from them. The
-activation and the prior variance are chosen by leave-one-out losses on the other rows, over the
-temperatures at which these are not too optimistic; the temperature is the best one of the path, as
-the lengths, widths and penalties of the other methods are the best for each of them.
+out have weight zero: the solver computes the network there but does not learn from them. Inputs are
+stretched by their relevance, as by the estimators. The activation is chosen by leave-one-out losses
+on the other rows, over the temperatures at which these are not too optimistic; the temperature is
+the best one of the path, as the lengths, widths and penalties of the other methods are the best for
+each of them.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.svm import SVR
 
 import entroplay as ep
+from entroplay.sklearn.relevance import relevance_of
 
 FOLDS, ROWS = 5, 500
 TEMPERATURES = [4.0**-k for k in range(10)]
 """From 1 to 4e-6, in units of the targets' variance."""
-PRIORS = [(activation, variance) for activation in ("relu", "tanh") for variance in (1.0, 9.0)]
-"""Activations and prior variances between which leave-one-out losses choose."""
+ACTIVATIONS = ("relu", "sine")
+"""Activations between which leave-one-out losses choose."""
 SCALE = 10.0
 """Largest contribution of a neuron, in units of the targets' deviation."""
 ITERATIONS = 2
@@ -67,19 +69,18 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 
 def network(X: np.ndarray, y: np.ndarray, train: np.ndarray) -> dict[str, float]:
-    """Errors along the path of the prior with the best leave-one-out loss."""
+    """Errors along the path of the activation with the best leave-one-out loss."""
     weights = np.zeros(len(y))
     weights[train] = 1
     test = weights == 0
     best = None
-    for activation, variance in PRIORS:
-        # w . x has the variance of a weight: inputs are divided by the root of their number.
-        features = ep.Neurons(
-            X / np.sqrt(X.shape[1]), activation, bias=True, output_weight=True, scale=SCALE
-        )
-        problem = ep.FiniteSum(
-            features, ep.Squared(y), temperature=1.0, l2=1 / (2 * variance), weights=weights
-        )
+    for activation in ACTIVATIONS:
+        shares = np.full(len(train), 1 / len(train))
+        factors = relevance_of(
+            X[train], y[train, None], shares, activation=activation, seed=0
+        ).factors
+        features = ep.Neurons(X * factors, activation, bias=True, output_weight=True, scale=SCALE)
+        problem = ep.FiniteSum(features, ep.Squared(y), temperature=1.0, l2=0.5, weights=weights)
         path = ep.path(problem, TEMPERATURES, iterations=ITERATIONS, fixed_prior=True)
         honest = [rows.loss for rows in path.left_out if not rows.too_optimistic]
         score = min(honest, default=np.inf)

@@ -132,6 +132,7 @@ def three_channels(theta, x):
 FEATURES = {
     "tanh": lambda: ep.Neurons(X),
     "sigmoid bias": lambda: ep.Neurons(X, activation="sigmoid", bias=True, scale=2.0),
+    "sine weight": lambda: ep.Neurons(X, activation="sine", bias=True, output_weight=True),
     "erf weight": lambda: ep.Neurons(X, activation="erf", bias=True, output_weight=True),
     "relu": lambda: ep.Neurons(X, activation="relu", bias=True),
     "three outputs": lambda: ep.Neurons(X, bias=True, output_weight=True, outputs=3, scale=1.5),

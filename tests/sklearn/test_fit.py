@@ -33,6 +33,7 @@ def test_padding_adds_nothing():
     rows = merge(X, Y[:, None], np.ones(len(X)))
     trainer = Trainer(
         rows,
+        relevance=np.ones(X.shape[1]),
         features=lambda x: ep.Neurons(x, bias=True),
         loss=lambda y: ep.Squared(y[:, 0]),
         solver=ep.NewtonEFP(),

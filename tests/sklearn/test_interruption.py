@@ -92,7 +92,8 @@ def test_an_earlier_fit_is_forgotten_with_the_scales_of_its_rows(monkeypatch):
 
 
 def test_during_the_certificate_only_the_bound_is_lost(monkeypatch):
-    monkeypatch.setattr(fit, "certify", interrupting(fit.certify, call=1))
+    explicit = interrupting(fit.explicit_certificate, call=1)
+    monkeypatch.setattr(fit, "explicit_certificate", explicit)
     with pytest.warns(ConvergenceWarning, match="without a certificate"):
         model = regressor().fit(X, Y)
     check_usable(model, X)

@@ -18,6 +18,7 @@ def trainer(y, rows=90, **changes):
     return Trainer(
         merge(X[:rows], y[:rows, None], np.ones(rows)),
         **{
+            "relevance": np.ones(X.shape[1]),
             "features": lambda x: ep.Neurons(x, bias=True),
             "loss": lambda targets: ep.Squared(targets[:, 0]),
             "solver": ep.NewtonEFP(),
@@ -33,16 +34,17 @@ def trainer(y, rows=90, **changes):
 
 
 def test_what_is_given_is_not_searched():
-    assert search.search(trainer(Y), 0.3, 0.2) == (0.3, 0.2, [])
+    some = trainer(Y)
+    assert search.search([some], 0.3, 0.2) == (some, 0.3, 0.2, [], None)
 
 
 def test_few_rows_are_not_searched():
     """The temperature is a tenth of the hottest one, and l2 leaves the prior its variance of 1."""
     few = trainer(Y, rows=9, hottest=4.0)
-    temperature, l2, trials = search.search(few, None, None)
-    assert (temperature, l2) == pytest.approx((0.4, 0.2))
-    assert trials == []
-    assert search.search(few, 0.3, None)[:2] == pytest.approx((0.3, 0.15))
+    found = search.search([few], None, None)
+    assert (found.temperature, found.l2) == pytest.approx((0.4, 0.2))
+    assert found.trials == []
+    assert search.search([few], 0.3, None)[1:3] == pytest.approx((0.3, 0.15))
 
 
 def test_a_fifth_of_the_rows_judges_and_every_label_is_on_both_sides():
@@ -79,7 +81,7 @@ def test_a_part_of_a_large_table_is_searched_at_the_same_noise_and_prior(monkeyp
     assert len(part.rows) == share * 90
     assert (part.rows.y == 1).sum() == 1  # half of three, rounded down
     assert part.rows.weights.sum() == pytest.approx(1)
-    judge = search._HeldOut(part, share)
+    judge = search._HeldOut(share, part)
     candidate = judge(0.01, 0.02, None)
     problem = candidate.solution.problem
     assert problem.temperature * len(part.rows) == pytest.approx(0.01 * 90)
@@ -87,3 +89,37 @@ def test_a_part_of_a_large_table_is_searched_at_the_same_noise_and_prior(monkeyp
     assert candidate.trial[:2] == (0.01, 0.02)
     small = trainer(labels, rows=45)
     assert search.searched(small) == (1.0, small)
+
+
+def test_the_fit_goes_on_from_where_all_rows_were_searched(monkeypatch):
+    """The path of dual vectors is that of one prior: the last one is the solution's own."""
+    found = search.search([trainer(Y, particles=128)], None, None)
+    begin = found.begin
+    assert begin is not None
+    problem = begin.solution.problem
+    assert (problem.temperature, problem.l2) == (found.temperature, found.l2)
+    np.testing.assert_allclose(begin.path[-1], begin.solution.dual)
+    # Rows whose residuals fall with the temperature have duals that fall relative to it.
+    assert len(begin.path) == [t.temperature for t in found.trials].index(found.temperature) + 1
+    monkeypatch.setattr(search, "MOST_SEARCHED", 45)
+    assert search.search([trainer(Y, particles=128)], None, None).begin is None
+
+
+def test_leave_one_out_losses_choose_between_trainers():
+    """The features that the targets are made of win, whichever trainer comes first."""
+    columns, targets = X[:90, :1], np.cos(5 * X[:90, 0])
+
+    def of(activation, factor):
+        return trainer(
+            targets,
+            rows=90,
+            particles=256,
+            features=lambda x: ep.Neurons(
+                factor * x[:, :1], activation, bias=True, output_weight=True, scale=10.0
+            ),
+        )
+
+    assert columns.std() > 0.5
+    smooth, flat = of("sine", 5.0), of("tanh", 0.05)
+    assert search.search([flat, smooth], None, None).trainer is smooth
+    assert search.search([smooth, flat], None, None).trainer is smooth

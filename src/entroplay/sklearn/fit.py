@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from ..runs.observers import PATH, LastClouds
 from ..runs.solution import Solution
 from ..verbs.certificate import Certificate
 from ..verbs.certify import certify
+from ..verbs.mixture_bound import explicit_certificate
 from ..verbs.solve import run, solution_of
 from .rows import WeightedRows, bucket, padded
 
@@ -61,12 +62,25 @@ class Trained:
         return eqx.tree_at(lambda s: (s.particles, s.weights), self.solution, (cloud, weights))
 
 
+class Begin(NamedTuple):
+    """Where a fit begins instead of at the prior.
+
+    Attributes:
+        solution: a solution with the same parameters.
+        path: dual vectors from the prior to that of the solution, if they are known.
+    """
+
+    solution: Solution
+    path: np.ndarray | None
+
+
 @dataclass(frozen=True)
 class Trainer:
     """Everything that a fit needs apart from temperature and l2.
 
     Attributes:
-        rows: standardised inputs and targets.
+        rows: standardised inputs, multiplied by their relevance, and targets.
+        relevance: the factors of the inputs.
         features: makes a feature map from inputs.
         loss: makes a loss from targets (n, t).
         solver: the method.
@@ -79,6 +93,7 @@ class Trainer:
     """
 
     rows: WeightedRows
+    relevance: np.ndarray
     features: Callable[[np.ndarray], FeatureMap]
     loss: Callable[[np.ndarray], Loss]
     solver: Solver
@@ -153,20 +168,21 @@ class Trainer:
         *,
         tol: float,
         max_iter: int,
-        start: Solution | None,
+        begin: Begin | None,
     ) -> tuple[Trained, Certificate | None]:
         """Rounds of iterations, each twice as long as the last and followed by a certificate.
 
         They end when the certificate is good enough, or so bad that the iterations left will not
-        mend it. The certificate follows the first round's path from the prior; if the first round
-        did not start there, it follows multiples of the dual.
+        mend it. The certificate follows the path from the prior that `begin` or the first round
+        took; without one it follows multiples of the dual.
         """
         problem = self.problem(temperature, l2)
         done, budget, history = 0, QUICK, None
         # Methods that turn the loss on gradually have converged soon after it is on; the others get
         # all iterations at once.
         length = ITERATIONS if self.solver.turns_on_loss else max_iter
-        from_prior, approach = start is None, None
+        start = None if begin is None else begin.solution
+        approach = None if begin is None else begin.path
         while True:
             trained = self.run(
                 problem,
@@ -182,14 +198,10 @@ class Trainer:
             trained = replace(trained, solution=solution)
             if solution.status == "interrupted":
                 return trained, None
-            if not from_prior:
-                approach = jnp.stack([b * solution.dual for b in TEMPERING])
-            elif approach is None:
+            if approach is None and begin is None:
                 approach = _without_detours(trained)
             try:
-                certificate = certify(
-                    solution, seed=self.seed, particles=ISLAND, budget=budget, path=approach
-                )
+                certificate = self._certificate(solution, approach, budget)
             except KeyboardInterrupt:  # the fit is there, only its bound is missing
                 return trained, None
             self.say(f"{done} iterations: {certificate.verdict}")
@@ -205,6 +217,18 @@ class Trainer:
             if over or solution.status == "diverged":
                 return trained, certificate
             length, budget, start = 2 * length, THOROUGH, solution
+
+    def _certificate(self, solution: Solution, path: Any, budget: int) -> Certificate:
+        """The certificate of an explicit mixture against the zero dual, if that is good.
+
+        It takes a second and assumes nothing. Otherwise clouds are drawn, led by `path`.
+        """
+        explicit = explicit_certificate(solution, seed=self.seed)
+        if explicit.verified and explicit.relative_bound < GOOD:
+            return explicit
+        if path is None:
+            path = jnp.stack([b * solution.dual for b in TEMPERING])
+        return certify(solution, seed=self.seed, particles=ISLAND, budget=budget, path=path)
 
 
 def _without_detours(trained: Trained) -> np.ndarray:

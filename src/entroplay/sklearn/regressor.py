@@ -85,6 +85,7 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
     """
 
     _activation: ClassVar = "relu"
+    _smooth: ClassVar = "sine"
     _learned: ClassVar = {
         **LEARNED,
         "_targets": Standardiser,

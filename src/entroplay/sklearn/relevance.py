@@ -2,16 +2,20 @@ r"""The relevance of every input: by how much it is stretched before the network
 
 In the limit of high temperatures and a large scale the network is a Gaussian process, whose kernel
 is E[phi(w.x + b) phi(w.x' + b)] over the prior. For relu it is the arc-cosine kernel of order one
-(Cho and Saul 2009), for sigmoidal activations that of erf, the arc-sine kernel (Williams 1998).
-With one deviation s_j per input these deviations maximise the process's marginal likelihood,
+(Cho and Saul 2009), for sigmoidal activations that of erf, the arc-sine kernel (Williams 1998), and
+for sine nearly the Gaussian one, exp(-|x - x'|^2 / 2) / 2 (Rahimi and Recht 2007). With one
+deviation s_j per input these deviations maximise the process's marginal likelihood,
 
     -log p(y) = y' C^{-1} y / 2 + log det C / 2 + const,   C = a^2 K_s + noise^2 I,
 
 which costs seconds where comparing paths of the network would take minutes. Irrelevant inputs
-shrink: a neuron then spends no degrees of freedom on them.
+shrink: a neuron then spends no degrees of freedom on them. The likelihood that is reached says
+which activation suits the table.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -25,64 +29,84 @@ ITERATIONS = 50
 """Maximum number of steps of the quasi-Newton method."""
 PRIOR = 2.0
 """Deviation of the logarithms of s under a weak normal prior, which keeps them apart from noise."""
-AMPLITUDE, NOISE = 1.5, 0.3
-"""Where a and the deviation of the noise begin, for standardised targets."""
-BOUNDS = {"s": (-5.0, 4.0), "bias": (-3.0, 3.0), "a": (-2.0, 6.0), "noise": (-5.0, 0.3)}
-"""Bounds of the logarithms."""
+AMPLITUDE, SHARE_OF_NOISE = 1.5, 0.2
+"""Where a and the noise, as a share of a, begin, for standardised targets."""
+BOUNDS = {"s": (-5.0, 4.0), "a": (-2.0, 6.0), "noise": (-5.0, 1.0)}
+"""Bounds of the logarithms. In the network's single precision the noise of a process of amplitude a
+cannot be much less than a hundredth of a."""
 COSINE = 1 - 1e-10
 """Largest cosine between two rows: the kernels have a kink or a pole at one."""
 
 
-def relevance_of(
-    X: np.ndarray, y: np.ndarray, weights: np.ndarray, *, relu: bool, seed: int
-) -> np.ndarray:
-    """One positive factor per input, by which standardised inputs are multiplied.
+class Relevance(NamedTuple):
+    """What `relevance_of` finds.
 
-    Their squares add up so that |factor * x|^2 is one on average over the rows. Equal factors, the
-    inverse root of the number of inputs, are what every input begins with.
+    Attributes:
+        factors: one positive factor per input, by which standardised inputs are multiplied.
+        evidence: log p(y) per row and target; NaN if there were too few rows to tell.
+    """
+
+    factors: np.ndarray
+    evidence: float
+
+
+def relevance_of(
+    X: np.ndarray, y: np.ndarray, weights: np.ndarray, *, activation: str, seed: int
+) -> Relevance:
+    """The factors that make the targets most likely.
+
+    Equal factors, the inverse root of the number of inputs, are what every input begins with. Those
+    of relu and of sigmoidal activations are scaled so that |factor * x|^2 is one on average over
+    the rows. For sine their size matters: it says how quickly the network oscillates.
 
     Args:
         X: standardised inputs.
         y: standardised targets (n, t).
         weights: weights of the rows, which sum to one.
-        relu: whether the activation is relu; otherwise it is sigmoidal.
+        activation: the activation of the neurons.
         seed: decides which rows of a large table count.
     """
     n, p = X.shape
     equal = np.full(p, 1 / np.sqrt(p))
-    if n < LEAST_ROWS or p == 1:
-        return equal
+    if n < LEAST_ROWS:
+        return Relevance(equal, np.nan)
     if n > MOST_ROWS:
         chosen = np.sort(np.random.default_rng([seed, n]).permutation(n)[:MOST_ROWS])
         X, y, weights = X[chosen], y[chosen], weights[chosen] / weights[chosen].sum()
     found = minimize(
         negative_evidence,
-        np.r_[np.zeros(p + 1), np.log(AMPLITUDE), np.log(NOISE)],
-        args=(X * equal, y, weights, relu),
+        np.r_[np.zeros(p), np.log(AMPLITUDE), np.log(SHARE_OF_NOISE)],
+        args=(X * equal, y, weights, activation),
         jac=True,
         method="L-BFGS-B",
-        bounds=[BOUNDS["s"]] * p + [BOUNDS["bias"], BOUNDS["a"], BOUNDS["noise"]],
+        bounds=[BOUNDS["s"]] * p + [BOUNDS["a"], BOUNDS["noise"]],
         options={"maxiter": ITERATIONS},
     )
     factors = equal * np.exp(found.x[:p])
-    length = weights @ ((X * factors) ** 2).sum(axis=1)
-    return factors / np.sqrt(length) if np.isfinite(length) and length > 0 else equal
+    if activation != "sine":
+        length = weights @ ((X * factors) ** 2).sum(axis=1)
+        factors = factors / np.sqrt(length) if length > 0 else np.full(p, np.nan)
+    if not np.isfinite(factors).all():
+        return Relevance(equal, np.nan)
+    return Relevance(factors, -float(found.fun))
 
 
 def negative_evidence(
-    logs: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray, relu: bool
+    logs: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray, activation: str
 ) -> tuple[float, np.ndarray]:
     """-log p(y) per row and target, with the prior of s; and its gradient.
 
-    `logs` are the logarithms of s (one per input), of the bias's deviation, of a and of the noise.
+    `logs` are the logarithms of s (one per input), of a, and of the deviation of the noise as a
+    share of a. The bias has the deviation one, as in the network.
     """
     (n, p), t = X.shape, y.shape[1]
     log_s = logs[:p]
-    s2, bias2, a2, noise2 = np.exp(2 * log_s), *np.exp(2 * logs[p:])
-    inner = (X * s2) @ X.T + bias2
-    kernel, by_inner, by_square = _kernel(inner, relu)
+    s2, a2, share2 = np.exp(2 * log_s), *np.exp(2 * logs[p:])
+    inner = (X * s2) @ X.T + 1
+    kernel, by_inner, by_square = kernel_of(inner, activation)
     # A row of weight w counts as n w rows, whose mean has a smaller noise.
-    covariance = a2 * kernel + np.diag(noise2 / (n * weights))
+    noise = share2 / (n * weights)
+    covariance = a2 * (kernel + np.diag(noise))
     try:
         factor = cho_factor(covariance, lower=True)
     except LinAlgError:
@@ -95,28 +119,45 @@ def negative_evidence(
     back[np.diag_indices(n)] += 2 * a2 * (by_covariance * by_square).sum(axis=1)
     gradient = np.empty_like(logs)
     gradient[:p] = 2 * s2 * ((back @ X) * X).sum(axis=0)
-    gradient[p] = 2 * bias2 * back.sum()
-    gradient[p + 1] = 2 * a2 * np.sum(by_covariance * kernel)
-    gradient[p + 2] = 2 * noise2 * np.sum(np.diag(by_covariance) / (n * weights))
+    gradient[p] = 2 * np.sum(by_covariance * covariance)
+    gradient[p + 1] = 2 * a2 * np.diag(by_covariance) @ noise
     value += np.sum(log_s**2) / (2 * PRIOR**2)
     gradient[:p] += log_s / PRIOR**2
     return value / (n * t), gradient / (n * t)
 
 
-def _kernel(inner: np.ndarray, relu: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The kernel, its derivative by the inner products, and by the square of the row's vector."""
+def kernel_of(inner: np.ndarray, activation: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The kernel of an activation, from the inner products of all rows.
+
+    Also its derivatives by the inner products, and by the square of the first of the two rows.
+    """
+    if activation == "relu":
+        return _arc_cosine(inner)
+    return _sine(inner) if activation == "sine" else _arc_sine(inner)
+
+
+def _arc_cosine(inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     squares = np.diag(inner)
-    if relu:
-        norms = np.sqrt(np.outer(squares, squares))
-        angle = np.arccos(np.clip(inner / norms, -COSINE, COSINE))
-        kernel = norms * (np.sin(angle) + (np.pi - angle) * np.cos(angle)) / np.pi
-        by_inner = (np.pi - angle) / np.pi
-        return kernel, by_inner, (kernel - by_inner * inner) / (2 * squares)[:, None]
+    norms = np.sqrt(np.outer(squares, squares))
+    angle = np.arccos(np.clip(inner / norms, -COSINE, COSINE))
+    kernel = norms * (np.sin(angle) + (np.pi - angle) * np.cos(angle)) / np.pi
+    by_inner = (np.pi - angle) / np.pi
+    return kernel, by_inner, (kernel - by_inner * inner) / (2 * squares)[:, None]
+
+
+def _arc_sine(inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    squares = np.diag(inner)
     norms = np.sqrt(np.outer(1 + 2 * squares, 1 + 2 * squares))
     sine = np.clip(2 * inner / norms, -COSINE, COSINE)
     slope = 2 / np.pi / np.sqrt(1 - sine**2)
-    return (
-        2 / np.pi * np.arcsin(sine),
-        2 * slope / norms,
-        -slope * sine / (1 + 2 * squares)[:, None],
-    )
+    kernel = 2 / np.pi * np.arcsin(sine)
+    return kernel, 2 * slope / norms, -slope * sine / (1 + 2 * squares)[:, None]
+
+
+def _sine(inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """E[sin u sin v] = (exp(-E(u - v)^2 / 2) - exp(-E(u + v)^2 / 2)) / 2 for normal u and v."""
+    mean_square = (np.diag(inner)[:, None] + np.diag(inner)) / 2
+    difference = np.exp(np.minimum(inner - mean_square, 0))
+    total = np.exp(np.minimum(-inner - mean_square, 0))
+    kernel = (difference - total) / 2
+    return kernel, (difference + total) / 2, -kernel / 2

@@ -11,14 +11,16 @@ those for all rows; only `_Scorer` converts them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from ..problems.features.base import Moments
 from ..runs.solution import Reason, Solution
 from ..verbs.leave_one_out import judged_rows
-from .fit import ITERATIONS, Trained, Trainer
+from .fit import ITERATIONS, Begin, Trained, Trainer
 
 HELD_OUT = 0.2
 """Fraction of the rows held out to score temperatures and penalties."""
@@ -32,11 +34,16 @@ MOST_SEARCHED, MOST_ENTRIES, LEAST_OF_MANY = 1500, 5000, 500
 """Maximum number of rows that are searched, and of rows times outputs; but for tables that are
 larger, at least the last number of rows."""
 COLDEST, COLDEST_OF_CLASSES = 0.3, 1.0
-"""Lowest temperature that is tried, in units of the hottest one over n.
+"""Lowest temperature that is tried by rows held out, in units of the hottest one over n.
 
 A kernel regression with noise of that size interpolates. A tenth of it was tried on six tables:
 better on two, worse on three, and up to ten times as slow. With several outputs every half decade
-costs more than all that came before it.
+costs more than all that came before it, so that the second number holds for every judge.
+"""
+COLDEST_LEFT_OUT = 1e-5
+"""Lowest temperature that is tried by leave-one-out losses, as a fraction of the hottest one.
+
+Where these can be trusted so far down, there is hardly any noise. Single precision ends here.
 """
 PATIENCE = 2
 """Number of successive temperatures without a clear improvement after which the path ends."""
@@ -68,70 +75,88 @@ class SearchInterrupted(KeyboardInterrupt):
 
     Attributes:
         trained: the best network so far, fitted to the rows that were searched.
-        rows: the number of those rows.
+        trainer: its trainer, with these rows.
         trials: the table of what was tried.
     """
 
-    def __init__(self, trained: Trained, rows: int, trials: list[Trial]):
+    def __init__(self, trained: Trained, trainer: Trainer, trials: list[Trial]):
         super().__init__("the search was interrupted")
-        self.trained, self.rows, self.trials = trained, rows, trials
+        self.trained, self.trainer, self.trials = trained, trainer, trials
 
 
-def search(
-    trainer: Trainer, temperature: float | None, l2: float | None
-) -> tuple[float, float, list[Trial]]:
-    """Temperature and l2, chosen where they are None, and the table of what was tried.
+class Found(NamedTuple):
+    """What a search finds.
+
+    Attributes:
+        trainer: one of the trainers.
+        temperature, l2: the values given or chosen.
+        trials: what was tried with this trainer.
+        begin: where its fit may begin.
+    """
+
+    trainer: Trainer
+    temperature: float
+    l2: float
+    trials: list[Trial]
+    begin: Begin | None = None
+
+
+def search(trainers: Sequence[Trainer], temperature: float | None, l2: float | None) -> Found:
+    """One of the trainers, and temperature and l2, chosen where they are None.
 
     The temperature falls, and l2 with it, which keeps the prior; each solution starts from the last
     one. The path ends when the loss at rows that were left out or held out has not improved for a
-    while. At a given temperature a few priors are tried. Ctrl-C raises `SearchInterrupted` with the
-    best network so far, once there is one.
+    while. Leave-one-out losses also choose between trainers; where there are none the first trainer
+    is taken. At a given temperature a few priors are tried. Ctrl-C raises `SearchInterrupted` with
+    the best network so far, once there is one.
     """
+    first = trainers[0]
     if temperature is not None and l2 is not None:
-        return temperature, l2, []
-    n, hottest = len(trainer.rows), trainer.hottest
-    if n < LEAST_SEARCHED:
-        chosen = hottest * FALLBACK if temperature is None else temperature
-        return chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, []
-    best, trials = None, []
-    share, trainer = searched(trainer)
-    if temperature is None and trainer.solver.turns_on_loss:
-        judge = _LeftOut(trainer, share)
-        best, trials = _tried(judge, None, l2), judge.trials
-        if best is not None and not judge.in_doubt:
-            return best.trial.temperature, best.trial.l2, trials
-    other_judge = _HeldOut(trainer, share)
-    other = _tried(other_judge, temperature, l2, before=(best, trials))
-    assert other is not None
+        return Found(first, temperature, l2, [])
+    if len(first.rows) < LEAST_SEARCHED:
+        chosen = first.hottest * FALLBACK if temperature is None else temperature
+        return Found(first, chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, [])
+    winner, judge = first, None
+    if temperature is None and first.solver.turns_on_loss:
+        for trainer in trainers:
+            other = _LeftOut(*searched(trainer))
+            _try(other, None, l2, before=judge)
+            if judge is None or other.beats(judge):
+                winner, judge = trainer, other
+        assert judge is not None
+        if judge.best is not None and not judge.in_doubt:
+            return judge.found(winner)
     # Rows held out decide only whether to go on from where leave-one-out losses end.
-    if best is None or other.trial.temperature < best.trial.temperature:
-        best = other
-    return best.trial.temperature, best.trial.l2, trials + other_judge.trials
+    held_out = _HeldOut(*searched(winner))
+    _try(held_out, temperature, l2, before=judge)
+    assert held_out.best is not None
+    if judge is None or judge.best is None:
+        return held_out.found(winner)
+    chosen = held_out if held_out.colder_than(judge.best) else judge
+    return chosen.found(winner)._replace(trials=judge.trials + held_out.trials)
 
 
-def _tried(
-    judge: _Scorer,
-    temperature: float | None,
-    l2: float | None,
-    before: tuple[_Candidate | None, list[Trial]] = (None, []),
-) -> _Candidate | None:
-    """The best candidate of this judge, if any; `before` is what an earlier judge found."""
+def _try(
+    judge: _Scorer, temperature: float | None, l2: float | None, before: _Scorer | None
+) -> None:
+    """Let `judge` find its best candidate, if any; `before` has judged already.
+
+    Ctrl-C during this keeps the best candidate of either.
+    """
     try:
-        return _best(judge, temperature, l2)
+        _find_best(judge, temperature, l2)
     except KeyboardInterrupt:
-        best = before[0] or judge.best
-        if best is None:
+        known = judge if before is None or before.best is None else before
+        if known.best is None:
             raise
-        trials = before[1] + judge.trials
-        raise SearchInterrupted(best.trained, len(judge.trainer.rows), trials) from None
+        trials = (before.trials if before else []) + judge.trials
+        raise SearchInterrupted(known.best.trained, known.trainer, trials) from None
 
 
-def _best(judge: _Scorer, temperature: float | None, l2: float | None) -> _Candidate | None:
-    """The best candidate; `judge.best` holds the best so far."""
-    trainer = judge.trainer
-    hottest, outputs = trainer.hottest * judge.share, trainer.outputs
-    coldest = (COLDEST if outputs == 1 else COLDEST_OF_CLASSES) / len(trainer.rows)
-    ladder = [float(hottest * t) for t in LADDER if t >= coldest] or [hottest]
+def _find_best(judge: _Scorer, temperature: float | None, l2: float | None) -> None:
+    """Find the best candidate; `judge.best` holds the best so far."""
+    hottest = judge.trainer.hottest * judge.share
+    ladder = [float(hottest * t) for t in LADDER if t >= judge.coldest] or [hottest]
     misses, start = 0, None
     for value in ladder if temperature is None else [temperature]:
         candidate = judge(value, value / (2 * PRIOR_VARIANCE) if l2 is None else l2, start)
@@ -152,7 +177,6 @@ def _best(judge: _Scorer, temperature: float | None, l2: float | None) -> _Candi
         for factor in PRIOR_FACTORS:
             other = judge(temperature, origin.trial.l2 / factor, origin.solution)
             judge.best = other if other.clearly_better(judge.best or origin) else judge.best
-    return judge.best
 
 
 def searched(trainer: Trainer) -> tuple[float, Trainer]:
@@ -223,13 +247,37 @@ class _Scorer:
     kind: str
     """The loss in words."""
 
-    def __init__(self, trainer: Trainer, share: float, learning: np.ndarray, weights: np.ndarray):
+    def __init__(self, share: float, trainer: Trainer, learning: np.ndarray, weights: np.ndarray):
         self.trainer, self.share, self.learning = trainer, share, learning
         self.weights = weights / weights.sum()
         self.trials: list[Trial] = []
+        self.duals: list[tuple[float, Moments]] = []
+        """The temperatures that were tried, with the dual vector of each."""
         self.best: _Candidate | None = None
         self.in_doubt = False
         """Whether the path ended at losses that are too optimistic while they were falling."""
+
+    @property
+    def coldest(self) -> float:
+        """Lowest temperature that is tried, as a fraction of the hottest one."""
+        outputs = self.trainer.outputs
+        return (COLDEST if outputs == 1 else COLDEST_OF_CLASSES) / len(self.trainer.rows)
+
+    def beats(self, other: _Scorer) -> bool:
+        """Whether the best candidate is clearly better than that of a judge of the same kind."""
+        if self.best is None or other.best is None:
+            return self.best is not None
+        return self.best.clearly_better(other.best)
+
+    def colder_than(self, other: _Candidate) -> bool:
+        """Whether the best candidate has a lower temperature than the other one."""
+        assert self.best is not None
+        return self.best.trial.temperature < other.trial.temperature
+
+    def found(self, trainer: Trainer) -> Found:
+        """The best candidate, for all rows of this trainer."""
+        assert self.best is not None
+        return Found(trainer, self.best.trial.temperature, self.best.trial.l2, self.trials)
 
     def losses(self, solution: Solution) -> tuple[np.ndarray, bool]:
         """The loss of every row that judges, and whether it is doubtful."""
@@ -257,6 +305,7 @@ class _Scorer:
             losses, doubtful = np.full_like(losses, np.inf), False
         trial = Trial(temperature, l2, float(self.weights @ losses))
         self.trials.append(trial)
+        self.duals.append((temperature, solution.dual))
         note = ", too optimistic" if doubtful else ""
         trainer.say(
             f"temperature {temperature:.3g}, l2 {l2:.3g}: {self.kind} loss {trial.loss:.4g}{note}"
@@ -269,8 +318,25 @@ class _LeftOut(_Scorer):
 
     kind = "leave-one-out"
 
-    def __init__(self, trainer: Trainer, share: float):
-        super().__init__(trainer, share, trainer.rows.weights, trainer.rows.weights)
+    def __init__(self, share: float, trainer: Trainer):
+        super().__init__(share, trainer, trainer.rows.weights, trainer.rows.weights)
+
+    @property
+    def coldest(self) -> float:
+        return COLDEST_LEFT_OUT if self.trainer.outputs == 1 else super().coldest
+
+    def found(self, trainer: Trainer) -> Found:
+        found = super().found(trainer)
+        assert self.best is not None
+        if self.share < 1:
+            return found
+        # All rows took part: the fit goes on from there.
+        duals = [
+            (found.temperature / hotter) * np.asarray(dual)
+            for hotter, dual in self.duals
+            if hotter >= found.temperature
+        ]
+        return found._replace(begin=Begin(self.best.solution, np.stack(duals)))
 
     def losses(self, solution: Solution) -> tuple[np.ndarray, bool]:
         judged = judged_rows(solution)
@@ -286,11 +352,11 @@ class _HeldOut(_Scorer):
 
     kind = "held-out"
 
-    def __init__(self, trainer: Trainer, share: float):
+    def __init__(self, share: float, trainer: Trainer):
         self.held_out = held_out_rows(trainer)
         weights = trainer.rows.weights
         learning = np.where(self.held_out, 0, weights)
-        super().__init__(trainer, share, learning, weights[self.held_out])
+        super().__init__(share, trainer, learning, weights[self.held_out])
 
     def losses(self, solution: Solution) -> tuple[np.ndarray, bool]:
         values = np.asarray(solution.problem.loss.value(solution.moments), np.float64)

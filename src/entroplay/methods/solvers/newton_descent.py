@@ -12,6 +12,7 @@ from ...measures.cloud import SeenCloud
 from ...measures.cloud_dual import PRECISION, SMALLEST_BETA, Solved, maximise_on_cloud
 from ...measures.gap import rowwise_square
 from ...measures.influence import leave_one_out_loss
+from ...measures.newton_base import nonzero
 from ...measures.newton_system import newton_system
 from ...measures.weights import effective_sample_size, largest_step
 from ...problems.features.base import Moments
@@ -170,15 +171,21 @@ def descend(
 def next_try(state: NewtonEFPState, way: Descent) -> Int[Array, ""]:
     """The rung of SHORTENINGS at which the next iteration begins.
 
-    It is the one that succeeded or, if the cloud would probably follow further, the one before it:
-    the logarithm of the effective share grows about like the square of the step.
+    It is the longest step, at most twice as long as the one that succeeded, that the cloud can
+    probably follow: the logarithm of the effective share grows about like the square of the step.
     """
     powers = jnp.asarray(SHORTENINGS, way.lower.share.dtype)
-    rung = jnp.clip(state.first_try + way.tried - 2, 0, len(SHORTENINGS) - 1)
-    longer = jnp.maximum(rung - 1, 0)
-    expected = way.lower.share ** ((powers[longer] / powers[rung]) ** 2)
+    beta = jnp.maximum(way.lower.beta, SMALLEST_BETA)
+    # Steps are lengths of log beta; the last one goes to the whole loss.
+    last = jnp.log(beta / jnp.maximum(state.beta, SMALLEST_BETA))
+    ahead = jnp.clip(-jnp.log(beta), 0, jnp.log(LONGEST))
+    ratios = powers * ahead / nonzero(last)
     required = jnp.maximum(SHARE, CAREFUL - way.here.share)
-    return jnp.where(expected >= required, longer, rung)
+    likely = way.lower.share ** (ratios**2) >= required
+    fits = (ratios <= 1) | ((ratios <= 2) & likely)
+    # Nothing is known of steps after the one from the prior, whose beta is zero.
+    fits = fits | (state.beta == 0)
+    return jnp.where(jnp.any(fits), jnp.argmax(fits), len(SHORTENINGS) - 1).astype(jnp.int32)
 
 
 def not_worse(problem: FiniteSum, answer: Answer, loss: Array) -> Array:

@@ -19,6 +19,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], tuple[float, float]]] = {
     "tanh": (jnp.tanh, (-1.0, 1.0)),
     "sigmoid": (jax.nn.sigmoid, (0.0, 1.0)),
     "erf": (jax.scipy.special.erf, (-1.0, 1.0)),
+    "sine": (jnp.sin, (-1.0, 1.0)),
     "relu": (jax.nn.relu, (0.0, np.inf)),
 }
 """Activation functions by name, each with the interval of its values."""
@@ -35,10 +36,14 @@ class Neurons(FeatureMap):
     output weight is the bounded a = tanh(alpha), one for each of `outputs`. Several outputs need
     `output_weight=True`.
 
-    tanh, sigmoid and erf are bounded, as the convergence theory requires. relu is not. The Gibbs
-    measures still exist (l2 |theta|^2 outgrows it) and the gap still bounds the distance to the
-    optimum, but the theory's rates do not apply, and steps that are stable for bounded features may
-    diverge.
+    tanh, sigmoid, erf and sine are bounded, as the convergence theory requires. relu is not. The
+    Gibbs measures still exist (l2 |theta|^2 outgrows it) and the gap still bounds the distance to
+    the optimum, but the theory's rates do not apply, and steps that are stable for bounded features
+    may diverge.
+
+    With sine the network is a random Fourier expansion whose frequencies are learned: it suits
+    smooth targets, and tends to the Gaussian process with a Gaussian kernel as the temperature
+    rises.
 
     >>> import entroplay as ep
     >>> ep.Neurons([[0.0, 1.0], [1.0, 0.0]], activation="tanh", bias=True).dim

@@ -65,6 +65,11 @@ def mean_erf(mean: Array, variance: Array) -> Array:
     return erf(mean / jnp.sqrt(1 + 2 * variance))
 
 
+def mean_sine(mean: Array, variance: Array) -> Array:
+    """E sin(u) for u ~ N(mean, variance)."""
+    return jnp.sin(mean) * jnp.exp(-variance / 2)
+
+
 def mean_relu(mean: Array, variance: Array) -> Array:
     """E max(u, 0) for u ~ N(mean, variance)."""
     # The square root has no derivative at zero.
@@ -77,6 +82,7 @@ MEANS: dict[str, Callable[[Array, Array], Array]] = {
     "tanh": mean_tanh,
     "sigmoid": mean_sigmoid,
     "erf": mean_erf,
+    "sine": mean_sine,
     "relu": mean_relu,
 }
 """Means of the activations under a normal measure."""
