@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay.sklearn import search
+from entroplay.sklearn import judges, search
 from entroplay.sklearn.fit import Trainer
 from entroplay.sklearn.rows import merge
 
@@ -51,12 +51,12 @@ def test_a_fifth_of_the_rows_judges_and_every_label_is_on_both_sides():
     labels = (LABELS == "yes").astype(float)
     labels[10:] = 0.0  # few rows are left of one label
     some = trainer(labels, stratify=True)
-    held_out = search.held_out_rows(some)
+    held_out = judges.held_out_rows(some)
     members = [some.rows.y[:, 0] == label for label in (0.0, 1.0)]
     for member in members:
-        assert held_out[member].sum() == int(search.HELD_OUT * member.sum())
+        assert held_out[member].sum() == int(judges.HELD_OUT * member.sum())
         assert 0 < held_out[member].sum() < member.sum()
-    assert search.held_out_rows(trainer(Y, rows=2)).sum() == 1  # at least one row judges
+    assert judges.held_out_rows(trainer(Y, rows=2)).sum() == 1  # at least one row judges
 
 
 def test_the_path_falls_from_hot_to_cold_and_keeps_the_prior():
@@ -74,21 +74,21 @@ def test_the_path_falls_from_hot_to_cold_and_keeps_the_prior():
 
 def test_a_part_of_a_large_table_is_searched_at_the_same_noise_and_prior(monkeypatch):
     """n T is the noise of the kernel's limit: it is the same for the part and for all rows."""
-    monkeypatch.setattr(search, "MOST_SEARCHED", 45)
+    monkeypatch.setattr(judges, "MOST_SEARCHED", 45)
     labels = (np.arange(90) < 3).astype(float)
     some = trainer(labels, stratify=True)
-    share, part = search.searched(some)
+    share, part = judges.searched(some)
     assert len(part.rows) == share * 90
     assert (part.rows.y == 1).sum() == 1  # half of three, rounded down
     assert part.rows.weights.sum() == pytest.approx(1)
-    judge = search._HeldOut(share, part)
+    judge = judges.HeldOut(share, part)
     candidate = judge(0.01, 0.02, None)
     problem = candidate.solution.problem
     assert problem.temperature * len(part.rows) == pytest.approx(0.01 * 90)
     assert problem.temperature / problem.l2 == pytest.approx(0.01 / 0.02)
     assert candidate.trial[:2] == (0.01, 0.02)
     small = trainer(labels, rows=45)
-    assert search.searched(small) == (1.0, small)
+    assert judges.searched(small) == (1.0, small)
 
 
 def test_the_fit_goes_on_from_where_all_rows_were_searched(monkeypatch):
@@ -101,7 +101,7 @@ def test_the_fit_goes_on_from_where_all_rows_were_searched(monkeypatch):
     np.testing.assert_allclose(begin.path[-1], begin.solution.dual)
     # Rows whose residuals fall with the temperature have duals that fall relative to it.
     assert len(begin.path) == [t.temperature for t in found.trials].index(found.temperature) + 1
-    monkeypatch.setattr(search, "MOST_SEARCHED", 45)
+    monkeypatch.setattr(judges, "MOST_SEARCHED", 45)
     assert search.search([trainer(Y, particles=128)], None, None).begin is None
 
 
