@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from scipy.stats import t as student
 
 from ..base.arguments import invalid, seed_number, whole
-from ..problems.features.base import Moments, mean_features
+from ..problems.features.base import FeatureMap, Moments, mean_features
 from ..problems.features.smoothed import SmoothedMap
 from ..problems.problem import FiniteSum
 
@@ -42,6 +42,8 @@ LEAST_SHARE = 1e-5
 is a measure, too, and log(1 / min p), which enters the entropy's limit, stays small."""
 TILE = 2**22
 """Maximum number of densities, of points under components, in memory at once."""
+SIZE_STEP = 512
+"""Numbers of components for which programs are compiled are multiples of this one."""
 STREAM = 0x6D6978
 """Separates the randomness of a mixture from that of a run with the same seed."""
 
@@ -130,11 +132,19 @@ class Mixture:
     def predict(self, X: object) -> Array:
         """E_mu[h] at new rows: (rows,) or (rows, k)."""
         with jax.enable_x64(self.features.dtype == jnp.float64):
-            return mean_features(self.features.at(X), self.components, self._p)
+            features = self.features.at(X)
+            return self._mean(features, np.concatenate([self.centres, self.deviations], axis=1))
 
-    @property
-    def _p(self) -> Float[Array, "m"]:
-        return jnp.asarray(self.weights, self.features.dtype)
+    def _mean(self, features: FeatureMap, points: Float[np.ndarray, "m k"]) -> Moments:
+        """sum_r p_r h(point_r), with as many zero weights as make up one of few sizes.
+
+        The number of components differs from mixture to mixture; few sizes share few programs.
+        """
+        missing = -len(points) % SIZE_STEP
+        points = np.concatenate([points, np.repeat(points[:1], missing, axis=0)])
+        weights = np.concatenate([self.weights, np.zeros(missing)])
+        dtype = features.dtype
+        return mean_features(features, jnp.asarray(points, dtype), jnp.asarray(weights, dtype))
 
     @property
     def entropy_above(self) -> float:
@@ -193,14 +203,13 @@ class Mixture:
             with jax.enable_x64(True):
                 features, problem = in_double((self.features, problem))
                 both = np.concatenate([self.centres, self.deviations], axis=1)
-                moments = mean_features(features, jnp.asarray(both), jnp.asarray(self.weights))
+                moments = self._mean(features, both)
                 return moments, float(problem.empirical_loss(moments)), 0.0
         rng = np.random.default_rng([STREAM, seed, 2])
         features, batches = problem.features, []
         for _ in range(BATCHES):
             noise = rng.normal(size=self.centres.shape)
-            points = jnp.asarray(self.centres + self.deviations * noise, features.dtype)
-            batches.append(mean_features(features, points, self._p))
+            batches.append(self._mean(features, self.centres + self.deviations * noise))
         moments = sum(batches[1:], batches[0]) / BATCHES
         # The loss is convex: at an estimate of E_mu[h] it is too large on average, never too small.
         # What remains is the error to first order, along the slope.
