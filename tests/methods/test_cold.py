@@ -69,11 +69,12 @@ def test_no_answer_is_worse_than_an_earlier_one(activation):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(48))
 def test_no_answer_is_worse_over_activations_priors_temperatures_and_clouds(seed):
     rng = np.random.default_rng([17, seed])
+    activation = ACTIVATIONS[seed % 4] if seed < 40 else "sine"
     problem, y, particles = random_problem(
-        rng, ACTIVATIONS[seed % 4], (64, 256, 1024, 4096, 8192), rows=int(rng.integers(20, 150))
+        rng, activation, (64, 256, 1024, 4096, 8192), rows=int(rng.integers(20, 150))
     )
     never_worse(problem, y, particles, iterations=40, seed=seed)
 

@@ -40,10 +40,11 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
         particles: size of the cloud that the solver moves. "auto" takes 16 particles per parameter
             of a neuron, at least 1024. The network consists of the last few clouds: 4096 particles
             or more, if the fit had enough iterations.
-        activation: "tanh", "sigmoid", "erf", "relu" or "auto". "auto" is relu, which follows kinks
-            and steep slopes best. It is tanh for solvers that do not turn the loss on step by step,
-            because they need bounded neurons, and for the classifier, because certificates of tanh
-            are tighter.
+        activation: "tanh", "sigmoid", "erf", "sine", "relu" or "auto". "auto" is relu, which
+            follows kinks and steep slopes best, or sine where targets are smooth: where the
+            marginal likelihood (see `relevance`) of sine is clearly larger, leave-one-out losses
+            choose. It is tanh for solvers that do not turn the loss on step by step, because they
+            need bounded neurons, and for the classifier, because certificates of tanh are tighter.
         scale: the scale in the formula above, in standard deviations of the target. It is the
             largest output of a neuron with a bounded activation.
         relevance: "auto" stretches or shrinks every standardised input by a factor that maximises
