@@ -37,6 +37,9 @@ Where these can be trusted so far down, there is hardly any noise. Single precis
 """
 PATH_ITERATIONS, PATH_LIMIT = 2, 24
 """Iterations at each temperature of the path after the whole loss is on, and at most."""
+ENOUGH = 8.0
+"""Particles per effective degree of freedom below which no colder temperature is tried: the cloud
+could not carry it, or only after many slow steps."""
 CLEARLY = 0.25
 """Standard errors of the paired differences by which a colder solution must be better."""
 
@@ -109,6 +112,8 @@ class Candidate:
     weights: np.ndarray
     doubtful: bool = False
     """Whether the losses are known to be too optimistic."""
+    last: bool = False
+    """Whether the cloud is too small for a colder temperature."""
 
     @property
     def solution(self) -> Solution:
@@ -197,7 +202,10 @@ class Judge:
         trainer.say(
             f"temperature {temperature:.3g}, l2 {l2:.3g}: {self.kind} loss {trial.loss:.4g}{note}"
         )
-        return Candidate(trained, trial, losses, self.weights, doubtful)
+        # Only methods that turn the loss on know their degrees of freedom.
+        d_eff = float(solution.history["d_eff"][-1]) if "d_eff" in solution.history else 0.0
+        last = ENOUGH * d_eff > trainer.particles
+        return Candidate(trained, trial, losses, self.weights, doubtful, last)
 
 
 class LeftOut(Judge):

@@ -110,7 +110,7 @@ def _find_best(judge: Judge, temperature: float | None, l2: float | None) -> Non
             judge.best, misses = candidate, 0
         else:
             misses += 1
-        if misses == PATIENCE or not np.isfinite(candidate.trial.loss):
+        if misses == PATIENCE or candidate.last or not np.isfinite(candidate.trial.loss):
             break
     if temperature is not None:
         origin = judge.best
