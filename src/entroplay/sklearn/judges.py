@@ -31,9 +31,11 @@ better on two, worse on three, and up to ten times as slow. With several outputs
 costs more than all that came before it, so that the second number holds for every judge.
 """
 COLDEST_LEFT_OUT = 1e-5
-"""Lowest temperature that is tried by leave-one-out losses, as a fraction of the hottest one.
+"""Lowest temperature that is tried by leave-one-out losses of a regression, as a fraction of the
+hottest one.
 
 Where these can be trusted so far down, there is hardly any noise. Single precision ends here.
+Labels have no such limit: where classes part, the losses fall for ever.
 """
 PATH_ITERATIONS, PATH_LIMIT = 2, 24
 """Iterations at each temperature of the path after the whole loss is on, and at most."""
@@ -218,7 +220,8 @@ class LeftOut(Judge):
 
     @property
     def coldest(self) -> float:
-        return COLDEST_LEFT_OUT if self.trainer.outputs == 1 else super().coldest
+        regression = self.trainer.outputs == 1 and not self.trainer.stratify
+        return COLDEST_LEFT_OUT if regression else super().coldest
 
     def found(self, trainer: Trainer) -> Found:
         found = super().found(trainer)
