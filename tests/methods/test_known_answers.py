@@ -59,6 +59,7 @@ def test_efp_with_mala_finds_the_gaussian_optimum():
     assert np.linalg.norm(centre) > 2 * np.sqrt(variance)
 
 
+@pytest.mark.slow
 def test_efp_with_ula_finds_it_within_its_bias():
     """ULA multiplies the variance by 1/(1 - step_size l2) = 1.25 here, ten standard errors."""
     problem, centre, hessian = linear()

@@ -59,6 +59,7 @@ def test_padding_adds_nothing():
     np.testing.assert_allclose(potentials[1], potentials[3], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_second_fit_of_the_same_shape_compiles_nothing(monkeypatch):
     """Nor do a fit with a few rows less and predictions for another number of rows."""
     compiled = []

@@ -105,6 +105,7 @@ def test_the_fit_goes_on_from_where_all_rows_were_searched(monkeypatch):
     assert search.search([trainer(Y, particles=128)], None, None).begin is None
 
 
+@pytest.mark.slow
 def test_leave_one_out_losses_choose_between_trainers():
     """The features that the targets are made of win, whichever trainer comes first."""
     columns, targets = X[:90, :1], np.cos(5 * X[:90, 0])

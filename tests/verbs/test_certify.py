@@ -38,7 +38,10 @@ def truth(problem, solution):
     )
 
 
-@pytest.mark.parametrize("dimensions", [0, 2], ids=["clouds", "quadrature"])
+@pytest.mark.parametrize(
+    "dimensions",
+    [pytest.param(0, id="clouds", marks=pytest.mark.slow), pytest.param(2, id="quadrature")],
+)
 def test_particles_that_have_not_moved_do_not_fool_it(dimensions, monkeypatch):
     """After one iteration with a tiny step the run's own gap is zero within noise."""
     monkeypatch.setattr(partition, "QUADRATURE_DIMENSIONS", dimensions)
@@ -61,7 +64,10 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("name", list(MAKERS))
+@pytest.mark.parametrize(
+    "name",
+    ["squared", *(pytest.param(n, marks=pytest.mark.slow) for n in MAKERS if n != "squared")],
+)
 def test_by_quadrature_the_gap_is_the_true_one(name):
     problem = MAKERS[name]()
     solution = ep.solve(problem, particles=100, iterations=6)

@@ -42,6 +42,7 @@ def test_the_gaussian_closed_form():
     np.testing.assert_allclose(exact.quadrature.gibbs(exact.dual_vector)[1], log_z, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_box_follows_unbounded_features_and_cold_problems():
     # The optimum is 100 prior deviations away from the origin.
     problem, centre, _ = linear(temperature=1e-3)

@@ -31,7 +31,10 @@ def test_convergence_draws_the_histories():
     assert len(ep.plot.convergence(runs["MFLD"]).axes) == 2
 
 
-@pytest.mark.parametrize(("d", "temperature"), [(1, 0.05), (2, 0.05), (1, 1e-4), (2, 1e-3)])
+@pytest.mark.parametrize(
+    ("d", "temperature"),
+    [(1, 0.05), (2, 0.05), (1, 1e-4), pytest.param(2, 1e-3, marks=pytest.mark.slow)],
+)
 def test_particles_are_drawn_over_the_exact_optimum(d, temperature):
     problem = squared(d=d, temperature=temperature, l2=temperature)
     solution = ep.solve(problem, ep.EFP(0.2), particles=64, iterations=20)

@@ -33,10 +33,12 @@ from .newton_descent import (
 )
 from .newton_state import Kept, NewtonColumns, NewtonEFPState
 
-FLOOR, RESTART = 1.5, 8.0
+FLOOR, RESTART = 1.5, 16.0
 """Bounds of the squared residual, as multiples of its sampling noise. Below FLOOR the running mean
 grows longer; above RESTART it starts again. In between it keeps its length: a residual that stands
-out says that the moments are not right yet."""
+out says that the moments are not right yet. Where one direction dominates, noise alone exceeds 8 in
+one iteration of two hundred, which would throw good means away, and 16 in one of sixteen
+thousand."""
 WELL = 6.0
 """Particles per effective degree of freedom with which the dual is well determined."""
 PATIENCE, FIRST_PATIENCE = 3, 15
