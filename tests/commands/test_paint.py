@@ -24,6 +24,7 @@ def file(tmp_path):
     return saved(Image.fromarray(photograph()), tmp_path / "photo.png")
 
 
+@pytest.mark.slow
 def test_the_command_paints_several_images_into_several_files(file, tmp_path, capsys):
     second = saved(Image.fromarray(photograph()).convert("L"), tmp_path / "grey.png")
     painting = tmp_path / "photo.safetensors"

@@ -53,9 +53,8 @@ def dual_on_grid(problem, steps, monkeypatch):
 @pytest.mark.parametrize(
     "make",
     [
-        negative_log,
         cross_entropy,
-        *(pytest.param(m, marks=pytest.mark.slow) for m in (squared, logistic)),
+        *(pytest.param(m, marks=pytest.mark.slow) for m in (negative_log, squared, logistic)),
     ],
 )
 def test_quadratic_convergence_with_exact_expectations(make, temperature, monkeypatch):

@@ -37,7 +37,7 @@ def moments(problem, support):
     return height * (support.weights @ problem.kernel(support.points)), height
 
 
-@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_optimum_is_that_of_quadrature(d):
     rng = np.random.default_rng(d)
     rows = np.concatenate(

@@ -91,6 +91,7 @@ def test_a_part_of_a_large_table_is_searched_at_the_same_noise_and_prior(monkeyp
     assert judges.searched(small) == (1.0, small)
 
 
+@pytest.mark.slow
 def test_the_fit_goes_on_from_where_all_rows_were_searched(monkeypatch):
     """The path of dual vectors is that of one prior: the last one is the solution's own."""
     found = search.search([trainer(Y, particles=128)], None, None)

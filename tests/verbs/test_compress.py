@@ -32,7 +32,10 @@ def rms(prediction, reference):
     return float(np.sqrt(np.mean((np.asarray(prediction) - reference) ** 2)))
 
 
-@pytest.mark.parametrize(("method", "times"), [("herding", 5), ("stein", 3), ("thinning", 4)])
+@pytest.mark.parametrize(
+    ("method", "times"),
+    [pytest.param("herding", 5, marks=pytest.mark.slow), ("stein", 3), ("thinning", 4)],
+)
 def test_fifty_of_a_thousand_predict_far_better_than_random_ones(network, method, times):
     """Against the mean over 20 random subsets with equal weights, at points outside the data.
 

@@ -171,6 +171,7 @@ def test_a_run_has_the_kernel_limit_within_its_sampling_error():
     assert (np.abs(result.moments - (y - (y - S @ y) / (1 - S.diagonal()))) < slack).all()
 
 
+@pytest.mark.slow
 def test_a_flexible_fit_is_called_too_optimistic():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 2)), rng.normal(size=20)

@@ -47,6 +47,16 @@ def test_a_hotter_solution_is_one_of_a_fraction_of_the_loss():
     assert _colder(squared(temperature=0.12, l2=0.05, d=2), start) is None
 
 
+def test_a_run_that_starts_hotter_begins_with_that_fraction():
+    """Newton's method turns on the rest of the loss from there."""
+    hot, cold = (squared(temperature=t, l2=t / 6, d=2) for t in (0.3, 0.12))
+    start = ep.solve(hot, SOLVERS["NewtonEFP"](), particles=32, iterations=2)
+    colder = ep.solve(cold, SOLVERS["NewtonEFP"](), particles=32, iterations=2, start=start)
+    beta = colder.history["beta"]
+    assert beta[0] >= 0.12 / 0.3 - 1e-6
+    assert (np.diff(beta) >= 0).all()
+
+
 @pytest.mark.slow
 def test_a_warm_start_follows_a_change_of_temperature():
     """The first cloud of the colder run already follows its Gibbs measure.
