@@ -18,10 +18,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg import get_lapack_funcs
 from scipy.optimize import minimize
 
 from ..base.threads import lapack_on_one_thread
+
+cholesky, inverse_of = get_lapack_funcs(("potrf", "potri"), dtype=np.float64)
 
 MOST_ROWS = 400
 """Maximum number of rows that decide: a random part of larger tables."""
@@ -30,8 +32,8 @@ LEAST_ROWS = 30
 ITERATIONS = 50
 """Maximum number of steps of the quasi-Newton method."""
 RISE = 1e-5
-"""Relative rise of the likelihood per step below which the search ends. On eight tables factors
-that matter were within a tenth of those of a search that never gave up."""
+"""Relative rise of the likelihood per step below which the search ends. On four tables and by
+both kernels, factors were within .01 of those of a search that did not end early."""
 PRIOR = 2.0
 """Deviation of the logarithms of s under a weak normal prior, which keeps them apart from noise."""
 AMPLITUDE, SHARE_OF_NOISE = 1.5, 0.2
@@ -114,11 +116,11 @@ def negative_evidence(
     # A row of weight w counts as n w rows, whose mean has a smaller noise.
     noise = share2 / (n * weights)
     covariance = a2 * (kernel + np.diag(noise))
-    factor, failed = dpotrf(covariance, lower=True)
+    factor, failed = cholesky(covariance, lower=True)
     if failed:
         return np.inf, np.zeros_like(logs)
     value = t * np.log(np.diag(factor)).sum()
-    lower = dpotri(factor, lower=True, overwrite_c=True)[0]
+    lower = inverse_of(factor, lower=True, overwrite_c=True)[0]
     inverse = np.tril(lower) + np.tril(lower, -1).T
     alpha = inverse @ y
     value += np.sum(y * alpha) / 2
