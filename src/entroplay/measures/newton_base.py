@@ -18,6 +18,9 @@ JITTER = 1e-7
 """What is added to the diagonal of a matrix before its factorisation, relative to its mean. Single
 precision cannot tell it from zero; without it rounding could make the matrix indefinite."""
 
+FLAT = 1e-6
+"""Curvatures below this fraction of the largest one count as none."""
+
 
 class NewtonSystem(eqx.Module):
     """(I + beta J) D = r at the moments H, for a cloud with weights p that sum to one."""
@@ -47,12 +50,21 @@ class NewtonSystem(eqx.Module):
         return self.influence()[0]
 
     def solve(self, right: Moments) -> tuple[Moments, Moments, Array]:
-        """D for the right-hand side r; y = Z' D; and the number of products it took."""
+        """D for the right-hand side r; y = Z' D; and the number of products it took.
+
+        D = r - strength Cov Z y holds in all rows, but where Newton's matrix makes D smaller than r
+        by orders of magnitude the difference cancels, and the next residual is that of rounding.
+        Z' D = y holds without a difference, in the rows and directions in which the loss is curved.
+        """
         y, count = self.halved(self.times_transpose(right))
         # Cov Z y = Cov W (R x) with x = y / sqrt(w); rows without weight have y = 0.
         x = y / per_row(nonzero(jnp.sqrt(self.problem.weights)), y)
         image = covariance_product(self.problem, self.cloud, root_times(self.root, x), self.weights)
-        return right - self.strength * image, y, count + 2
+        direction = right - self.strength * image
+        missing = x - root_transpose_times(self.root, direction)
+        exact = direction + _lifted(self.root, missing)
+        weighted = per_row(self.problem.weights > 0, y)
+        return jnp.where(weighted, exact, direction), y, count + 2
 
     def times(self, y: Moments) -> Moments:
         """Z y, row by row."""
@@ -61,6 +73,17 @@ class NewtonSystem(eqx.Module):
     def times_transpose(self, x: Moments) -> Moments:
         """Z' x, row by row."""
         return per_row(jnp.sqrt(self.problem.weights), x) * root_transpose_times(self.root, x)
+
+
+def _lifted(root: Float[Array, "n *kk"], x: Moments) -> Moments:
+    """(R R')^{-1} R x, row by row, or the smallest such vector where R R' is singular."""
+    if x.ndim == 1:
+        square = root**2
+        return root * x / (square + nonzero(FLAT * jnp.max(square)))
+    square = root @ jnp.swapaxes(root, 1, 2)
+    largest = jnp.max(jnp.trace(square, axis1=1, axis2=2))
+    ridge = nonzero(FLAT * largest) * jnp.eye(x.shape[1], dtype=x.dtype)[None]
+    return jnp.linalg.solve(square + ridge, root_times(root, x)[:, :, None])[:, :, 0]
 
 
 def cholesky_factor(matrix: Float[Array, "q q"]) -> Float[Array, "q q"]:
