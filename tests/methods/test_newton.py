@@ -215,7 +215,7 @@ def test_the_residual_after_a_cold_step_in_single_precision(make):
     curved = root**2 * d if d.ndim == 1 else np.einsum("nij,nkj,nk->ni", root, root, d)
     image = h.T @ (h @ curved.ravel()) / 400 / n / 1e-4
     residual = np.asarray(right, np.float64).ravel() - d.ravel() - image
-    # The rounding of D alone, 6e-8 |D|, makes at most 1.3e-2 |right| of it by the largest eigenvalue.
+    # Rounding of D alone, 6e-8 |D|, makes at most 1.3e-2 |right| of it by the largest eigenvalue.
     # Measured: 2e-4 and 3e-4; where D is computed as a difference only, 13 and 4.
     assert np.linalg.norm(residual) < 1e-2 * np.linalg.norm(right)
 
