@@ -12,7 +12,7 @@ import entroplay as ep
 from entroplay.measures import cloud as cloud_module
 from entroplay.measures import cloud_dual, newton_base, newton_system
 from entroplay.measures.cloud import SeenCloud
-from entroplay.measures.factored_sketch import FactoredSketch
+from entroplay.measures.factored_sketch import FactoredSketch, InnerProductSystem
 from entroplay.measures.quadrature import in_double
 
 
@@ -242,6 +242,41 @@ def test_factors_make_the_same_system_as_the_features():
         (d_eff, blocks), (expected, expected_blocks) = sketch.influence(), rows.influence()
         assert float(d_eff) == pytest.approx(float(expected), rel=1e-5)
         np.testing.assert_allclose(blocks, expected_blocks, atol=1e-5)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_inner_products_make_the_same_system_as_the_features(outputs):
+    """For the squared loss: solutions, trace and influence of the system of all rows."""
+    rng = np.random.default_rng(3)
+    with jax.enable_x64(True):
+        n = 30
+        features = ep.Neurons(
+            rng.normal(size=(n, 2)), output_weight=True, outputs=outputs, scale=2.0
+        )
+        y = rng.normal(size=(n, outputs))
+        weights = np.array([0.0, *rng.uniform(1, 2, size=n - 1)])
+        loss = ep.Squared(y[:, 0] if outputs == 1 else y, scale=3.0)
+        problem = ep.FiniteSum(features, loss, temperature=0.05, l2=0.05, weights=weights)
+        particles = jnp.asarray(rng.normal(size=(12, problem.dim)))
+        p = jnp.asarray(rng.dirichlet(np.ones(12)))
+        cloud = SeenCloud.of(features, particles)
+        moments = cloud.average(p)
+        plain = newton_system.newton_system(problem, cloud, moments, 0.7, p)
+        rows = newton_system.RowsSystem(
+            problem, cloud, moments, plain.strength, p, root=problem.loss.curvature_root(moments)
+        )
+        inner = newton_system.newton_system(
+            problem, cloud.with_inner_products(problem), moments, 0.7, p
+        )
+        assert isinstance(inner, InnerProductSystem)
+        right = jnp.asarray(rng.normal(size=moments.shape))
+        # The Cholesky factors have a relative ridge of 1e-7.
+        for found, expected in zip(inner.solve(right)[:2], rows.solve(right)[:2], strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+        (d_eff, blocks), (known, known_blocks) = inner.influence(), rows.influence()
+        assert float(d_eff) == pytest.approx(float(known), rel=1e-5)
+        assert float(inner.degrees()) == pytest.approx(float(known), rel=1e-5)
+        np.testing.assert_allclose(blocks, known_blocks, atol=1e-5)
 
 
 @pytest.mark.parametrize(

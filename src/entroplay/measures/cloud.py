@@ -17,6 +17,8 @@ from ..problems.problem import FiniteSum
 KEPT_ELEMENTS = 2**24
 """Maximum number of features of a cloud that are kept (64 MB in single precision). With kept
 features, products evaluate nothing again."""
+MOST_INNER = 4096
+"""Maximum number of particles whose inner products are kept."""
 
 
 class SeenCloud(eqx.Module):
@@ -31,6 +33,8 @@ class SeenCloud(eqx.Module):
     """h, or its factor u if `outputs` is given; None if nothing is kept."""
     outputs: Float[Array, "m k"] | None = None
     """The factor v."""
+    inner: Float[Array, "m m"] | None = None
+    """<h_r - mean, h_s - mean>_w between particles, if they serve: see `with_inner_products`."""
 
     @staticmethod
     def of(features: FeatureMap, particles: Particles) -> SeenCloud:
@@ -47,6 +51,27 @@ class SeenCloud(eqx.Module):
     def all_values(features: FeatureMap, particles: Particles) -> SeenCloud:
         """A small cloud whose features are kept as one array, whatever they are."""
         return SeenCloud(features, particles, features.values(particles, features.rows))
+
+    def with_inner_products(self, problem: FiniteSum) -> SeenCloud:
+        """The cloud with the inner products of its particles, where these make solves faster.
+
+        That is where there are fewer particles than rows times channels and the curvature of the
+        loss is the same everywhere: all matrices of Newton's method follow from these products.
+        """
+        m, width = self.particles.shape[0], int(np.prod(self.features.shape))
+        if self.matrix is None or not problem.loss.quadratic or not m < min(width, MOST_INNER + 1):
+            return self
+        if self.inner is not None:
+            return self
+        if self.outputs is None:
+            deviation = self.matrix - jnp.mean(self.matrix, axis=0)[None]
+            inner = (deviation * problem.weights[None]) @ deviation.T
+        else:
+            # sum_k v_rk v_sk sum_i w_i u_ri u_si: the (m, n, k) features are never formed.
+            inner = (self.matrix * problem.weights[None]) @ self.matrix.T
+            inner = inner * (self.outputs @ self.outputs.T)
+            inner = centred(inner, jnp.full(m, 1 / m, inner.dtype))
+        return eqx.tree_at(lambda c: c.inner, self, inner, is_leaf=lambda x: x is None)
 
     def subset(self, members: Int[Array, "q"]) -> SeenCloud:
         """Some of the particles of a cloud whose features are kept."""
@@ -126,6 +151,12 @@ class SeenCloud(eqx.Module):
         # From (k, k', n, n') to rows and channels (n, k, n', k').
         blocks = jnp.transpose(jax.lax.map(against_all, channels), (2, 0, 3, 1))
         return blocks.reshape(mean.size, mean.size)
+
+
+def centred(inner: Float[Array, "m m"], weights: Float[Array, "m"]) -> Float[Array, "m m"]:
+    """Inner products of vectors, less their weighted mean; the weights sum to one."""
+    with_mean = inner @ weights
+    return inner - with_mean[:, None] - with_mean[None] + weights @ with_mean
 
 
 def covariance_product(

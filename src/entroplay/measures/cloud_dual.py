@@ -181,6 +181,7 @@ def maximise_on_cloud(
             would have to be estimated, and `d_eff` is less precise there.
     """
     m = cloud.particles.shape[0]
+    cloud = cloud if by_products else cloud.with_inner_products(problem)
     log_base = log_base - _log_sum_exp(log_base) + jnp.log(m)
     dual = CloudDual(problem, cloud, log_base, jnp.asarray(beta, problem.dtype))
     limits = _Limits(
@@ -231,7 +232,7 @@ def _influence(
     system: NewtonSystem, last: Array, wanted: Array | bool, before: tuple[Array, Array]
 ) -> tuple[Array, Array]:
     """tr S and the diagonal blocks of S in the last pass, the trace alone if no more is wanted."""
-    if not system.estimates:
+    if not system.trace_is_cheaper:
         return jax.lax.cond(last, lambda: system.influence(), lambda: before)
     case = jnp.where(last, jnp.where(wanted, 2, 1), 0)
     cases = (lambda: before, lambda: (system.degrees(), before[1]), lambda: system.influence())

@@ -25,8 +25,8 @@ FLAT = 1e-6
 class NewtonSystem(eqx.Module):
     """(I + beta J) D = r at the moments H, for a cloud with weights p that sum to one."""
 
-    estimates: ClassVar[bool] = False
-    """Whether the influence matrix is estimated, in which case its trace alone is cheaper."""
+    trace_is_cheaper: ClassVar[bool] = False
+    """Whether the trace of the influence matrix costs less than its diagonal blocks."""
 
     problem: FiniteSum
     cloud: SeenCloud

@@ -13,11 +13,13 @@ is symmetric, y = Z' D satisfies (I + K) y = Z' r, and D = r - (beta / temperatu
 S = K (I + K)^{-1} is the influence matrix: its trace is the effective number of degrees of freedom,
 its diagonal blocks give leave-one-out predictions.
 
-Three forms of the same system, chosen by its shape:
+Four forms of the same system, chosen by its shape:
 
 * `RowsSystem` factorises I + K over all rows and channels, where these are few;
 * `ParticlesSystem` factorises the matrix of as many rows as there are particles, where these are
   fewer: with B = sqrt(beta p / temperature) (h - E_p[h]) Z, K = B'B and S = B'(I + B B')^{-1} B;
+* `InnerProductSystem` is that form for the squared loss: B B' follows from inner products of the
+  particles' features, which one iteration computes once;
 * `ProductsSystem` uses products only: conjugate gradients, preconditioned by the second form for a
   subset of the particles, or by nothing. `FactoredSketch` is that form for features of several
   channels that are kept as two factors; it works channel by channel.
@@ -38,7 +40,7 @@ from ..base.arguments import per_row
 from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum
 from .cloud import KEPT_ELEMENTS, SeenCloud, covariance_product
-from .factored_sketch import FactoredSketch
+from .factored_sketch import FactoredSketch, InnerProductSystem
 from .linear import conjugate_gradients
 from .newton_base import NewtonSystem, cholesky_factor, nonzero, root_times
 
@@ -82,6 +84,8 @@ def newton_system(
         form = RowsSystem if width <= DIRECT_WITHOUT_MATRIX else ProductsSystem
     elif width <= min(m, DIRECT):
         form = RowsSystem
+    elif cloud.inner is not None:
+        form = InnerProductSystem
     elif m <= DIRECT and cloud.outputs is None and m * width <= KEPT_ELEMENTS:
         form = ParticlesSystem
     else:
@@ -162,7 +166,7 @@ class ProductsSystem(NewtonSystem):
     The influence matrix is estimated.
     """
 
-    estimates: ClassVar[bool] = True
+    trace_is_cheaper: ClassVar[bool] = True
 
     sketch: ParticlesSystem | FactoredSketch | None
     """The preconditioner: the system of evenly spaced particles."""

@@ -97,7 +97,7 @@ class NewtonEFP(Solver):
     ) -> tuple[NewtonEFPState, Info]:
         resample_key, move_key = jax.random.split(key)
         m = state.particles.shape[0]
-        cloud = SeenCloud.of(problem.features, state.particles)
+        cloud = SeenCloud.of(problem.features, state.particles).with_inner_products(problem)
         mean, covariance = cloud.mean_and_covariance()
         potential = cloud.potential(problem.weigh(problem.slope(state.moments)))
 

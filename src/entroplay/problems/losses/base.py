@@ -22,6 +22,7 @@ Newton methods of `derived` supply the rest.
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -55,6 +56,9 @@ class Loss(eqx.Module):
     >>> print(Quartic().slope(jnp.array([1.0, 2.0])), Quartic().curvature(jnp.array([1.0, 2.0])))
     [1. 8.] [ 3. 12.]
     """
+
+    quadratic: ClassVar[bool] = False
+    """Whether the curvature is the same at all moments, and a multiple of the identity."""
 
     @abstractmethod
     def value(self, moments: Moments) -> Rows:

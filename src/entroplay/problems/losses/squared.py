@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -13,6 +15,8 @@ from .base import Loss, Moments, Rows, row_dot
 @storable
 class Squared(Loss):
     """scale * |z - y|^2 / 2, summed over channels when y is (n, k)."""
+
+    quadratic: ClassVar[bool] = True
 
     y: Moments
     scale: float
