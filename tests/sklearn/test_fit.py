@@ -38,6 +38,7 @@ def test_padding_adds_nothing():
         loss=lambda y: ep.Squared(y[:, 0]),
         solver=ep.NewtonEFP(),
         particles=64,
+        most=64,
         hottest=1.0,
         seed=0,
         stratify=False,

@@ -1,11 +1,14 @@
 """The search for temperature and l2: what it leaves alone, what it holds out, when it ends."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay.sklearn import judges, search
+from entroplay.sklearn import judges, part, search
 from entroplay.sklearn.fit import Trainer
+from entroplay.sklearn.part import Part
 from entroplay.sklearn.rows import merge
 
 from .cases import LABELS, X, Y, regressor
@@ -23,6 +26,7 @@ def trainer(y, rows=90, **changes):
             "loss": lambda targets: ep.Squared(targets[:, 0]),
             "solver": ep.NewtonEFP(),
             "particles": 64,
+            "most": 64,
             "hottest": 1.0,
             "seed": 0,
             "stratify": False,
@@ -77,18 +81,44 @@ def test_a_part_of_a_large_table_is_searched_at_the_same_noise_and_prior(monkeyp
     monkeypatch.setattr(judges, "MOST_SEARCHED", 45)
     labels = (np.arange(90) < 3).astype(float)
     some = trainer(labels, stratify=True)
-    share, part = judges.searched(some)
-    assert len(part.rows) == share * 90
-    assert (part.rows.y == 1).sum() == 1  # half of three, rounded down
-    assert part.rows.weights.sum() == pytest.approx(1)
-    judge = judges.HeldOut(share, part)
+    searched = judges.searched(some)
+    rows = searched.trainer.rows
+    assert len(rows) == searched.share * 90
+    assert (rows.y == 1).sum() == 1  # half of three, rounded down
+    assert rows.weights.sum() == pytest.approx(1)
+    judge = judges.HeldOut(searched)
     candidate = judge(0.01, 0.02, None)
     problem = candidate.solution.problem
-    assert problem.temperature * len(part.rows) == pytest.approx(0.01 * 90)
+    assert problem.temperature * len(rows) == pytest.approx(0.01 * 90)
     assert problem.temperature / problem.l2 == pytest.approx(0.01 / 0.02)
     assert candidate.trial[:2] == (0.01, 0.02)
     small = trainer(labels, rows=45)
-    assert judges.searched(small) == (1.0, small)
+    assert judges.searched(small).trainer is small
+
+
+def test_all_rows_get_the_particles_that_their_degrees_of_freedom_need(monkeypatch):
+    """d_eff ~ T^-1/2 on the part, and so it goes on for all rows.
+
+    The size grows with it, and where it may not, the temperature rises to what the cloud carries.
+    """
+    members = np.arange(90) < 9
+    whole = trainer(Y, rows=90, particles=256, most=4096)
+    found = Part(whole, members, degrees=[(0.4, 50.0), (0.1, 100.0)])
+    # Degrees of freedom at 0.01: 100 * 10^(1/2), times CARRIED.
+    grown, temperature = found.for_all(0.01)
+    needed = part.CARRIED * 100 * np.sqrt(10)
+    assert temperature == 0.01
+    assert needed <= grown.particles < needed + part.STEP
+    assert grown.particles % part.STEP == 0
+    fixed = Part(replace(whole, most=768), members, degrees=found.degrees)
+    smaller, temperature = fixed.for_all(0.01)
+    assert smaller.particles == 768
+    assert temperature == pytest.approx(0.01 * (needed / 768) ** 2)
+    # It does not rise above the part's own temperature.
+    assert Part(replace(whole, most=256), members, found.degrees).for_all(0.01)[1] == 0.1
+    # Nothing is known of methods without degrees of freedom, and nothing changes for all rows.
+    assert Part(whole, members).for_all(0.01) == (whole, 0.01)
+    assert Part(whole, members | True, found.degrees).for_all(0.01) == (whole, 0.01)
 
 
 @pytest.mark.slow

@@ -116,6 +116,12 @@ def bracket(problem, moments):
     return below, below + gap, mean
 
 
+def attained(problem, dual):
+    """L(q_g) for any g: loss(P) - <g, P> - T log Z_g with P = E_{q_g}[h]."""
+    log_z, mean = integrals(problem, dual)
+    return problem.value(mean) - (dual * mean).sum() / len(dual) - problem.temperature * log_z
+
+
 def integrals(problem, dual):
     """log Z_g and E_{q_g}[h]."""
     half = box(problem, dual)

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 import pytest
 from programs import drop_if_many
-from verbs.independent import bracket
+from verbs.independent import attained, bracket
 from verbs.test_grid_cold import FUNCTIONS, KINDS, in_library, random_problem
 
 import entroplay as ep
@@ -80,7 +80,9 @@ def judged(d, number):
         pass  # D(g) and L(q_g) of the independent integrals are still on either side of min L
     if certificate.measure == "mixture":
         return certificate, certificate.primal - 4 * certificate.primal_error - optimum, (p, name)
-    return certificate, above - floor, (p, name)
+    # The dual is not always the slope at the moments: PDA averages both.
+    value = attained(p, np.asarray(solution.dual, np.float64))
+    return certificate, value - floor, (p, name)
 
 
 def lies(results):
@@ -116,12 +118,16 @@ def test_no_verified_bound_is_below_the_truth(d, part):
 
 
 @pytest.mark.slow
-def test_clouds_alone_hardly_ever_lie(monkeypatch):
-    """Less than one in a hundred, without the quadrature that larger problems do not have."""
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("part", range(5))
+def test_clouds_alone_do_not_lie_either(d, part, monkeypatch):
+    """The same without quadrature, which larger problems do not have.
+
+    Less than one lie in a hundred would do; of these 300 problems none has one.
+    """
     monkeypatch.setattr(partition, "QUADRATURE_DIMENSIONS", 0)
-    count = 150
-    results = [judged(d, number) for d in (1, 2) for number in range(count)]
-    assert len(lies(results)) < 0.01 * 2 * count
+    results = [judged(d, number) for number in range(30 * part, 30 * (part + 1))]
+    assert lies(results) == []
     assert np.mean([r[0].mixed for r in results if r is not None]) > 0.5
 
 

@@ -14,8 +14,8 @@ from jaxtyping import Array, Float, Int
 from ..problems.features.base import FeatureMap, Moments, Particles
 from ..problems.problem import FiniteSum
 
-KEPT_ELEMENTS = 2**24
-"""Maximum number of features of a cloud that are kept (64 MB in single precision). With kept
+KEPT_ELEMENTS = 2**26
+"""Maximum number of features of a cloud that are kept (256 MB in single precision). With kept
 features, products evaluate nothing again."""
 MOST_INNER = 4096
 """Maximum number of particles whose inner products are kept."""
@@ -63,14 +63,11 @@ class SeenCloud(eqx.Module):
             return self
         if self.inner is not None:
             return self
-        if self.outputs is None:
-            deviation = self.matrix - jnp.mean(self.matrix, axis=0)[None]
-            inner = (deviation * problem.weights[None]) @ deviation.T
-        else:
+        inner = (self.matrix * problem.weights[None]) @ self.matrix.T
+        if self.outputs is not None:
             # sum_k v_rk v_sk sum_i w_i u_ri u_si: the (m, n, k) features are never formed.
-            inner = (self.matrix * problem.weights[None]) @ self.matrix.T
             inner = inner * (self.outputs @ self.outputs.T)
-            inner = centred(inner, jnp.full(m, 1 / m, inner.dtype))
+        inner = centred(inner, jnp.full(m, 1 / m, inner.dtype))
         return eqx.tree_at(lambda c: c.inner, self, inner, is_leaf=lambda x: x is None)
 
     def subset(self, members: Int[Array, "q"]) -> SeenCloud:

@@ -21,6 +21,9 @@ from ..problems.features.base import Moments
 from .cloud import centred
 from .newton_base import NewtonSystem, cholesky_factor
 
+BLOCK = 4096
+"""Number of rows whose influence is computed at once."""
+
 
 class FactoredSketch(NewtonSystem):
     """The matrix I + B B' over the particles of a cloud that keeps its features as two factors.
@@ -136,9 +139,25 @@ class InnerProductSystem(FactoredSketch):
     def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
         if self.cloud.outputs is not None:
             return super().influence()
-        assert self.cloud.matrix is not None
-        root = jnp.sqrt(self.problem.weights) * self.root
-        rows = self.scale[:, None] * (self.cloud.matrix - self.mean[None]) * root[None]
-        columns = solve_triangular(self.factor, rows, lower=True)
-        own = jnp.sum(columns**2, axis=0)
+        n = self.mean.shape[0]
+        length = min(n, BLOCK)
+
+        def block(i: Array, own: Array) -> Array:
+            # The last block begins earlier, so as to be as long as the others.
+            first = jnp.minimum(i * length, n - length)
+            columns = solve_triangular(self.factor, self._rows(first, length), lower=True)
+            return jax.lax.dynamic_update_slice_in_dim(own, jnp.sum(columns**2, 0), first, 0)
+
+        own = jax.lax.fori_loop(0, -(-n // length), block, jnp.zeros_like(self.mean))
         return jnp.sum(own), own
+
+    def _rows(self, first: Array, length: int) -> Float[Array, "m q"]:
+        """The columns of B that belong to some rows, which come one after the other."""
+
+        def cut(array: Array, axis: int = 0) -> Array:
+            return jax.lax.dynamic_slice_in_dim(array, first, length, axis)
+
+        assert self.cloud.matrix is not None
+        root = cut(jnp.sqrt(self.problem.weights) * self.root)
+        deviation = cut(self.cloud.matrix, 1) - cut(self.mean)[None]
+        return self.scale[:, None] * deviation * root[None]

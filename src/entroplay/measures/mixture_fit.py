@@ -38,8 +38,10 @@ from .cloud import KEPT_ELEMENTS, SeenCloud
 from .cloud_dual import maximise_on_cloud
 from .mixture import STREAM, Mixture, in_double
 
-COMPONENTS = 2048
-"""Maximum number of components: a random subset of larger clouds."""
+COMPONENTS, ELEMENTS, LEAST = 2048, 2**24, 64
+"""Maximum number of components, a random subset of larger clouds; of their features at all rows;
+and the number of components that there are nevertheless. Of 50,000 rows, 256 instead of 900 made
+the bound four parts in a thousand larger and took less than half of the time."""
 NARROW = 0.2
 """Deviation with which components begin to settle, relative to the prior's."""
 STEPS, DAMPING = 10, 0.3
@@ -91,8 +93,9 @@ def fit_mixture(
     cloud, own = np.asarray(particles), np.ones(len(particles))
     if weights is not None and np.asarray(weights).max() > 0:
         own = np.maximum(np.asarray(weights, np.float64), 0)
-    if len(cloud) > COMPONENTS:
-        chosen = rng.permutation(len(cloud))[:COMPONENTS]
+    most = min(COMPONENTS, max(LEAST, ELEMENTS // int(np.prod(problem.features.shape))))
+    if len(cloud) > most:
+        chosen = rng.permutation(len(cloud))[:most]
         cloud, own = cloud[chosen], own[chosen]
     found: list[tuple[float, Mixture]] = []
     with problem.arithmetic():

@@ -25,8 +25,11 @@ from ..verbs.mixture_bound import explicit_certificate
 from ..verbs.solve import run, solution_of
 from .rows import WeightedRows, bucket, padded
 
-ITERATIONS = 10
-"""Iterations of the first round, after the whole loss is on."""
+ITERATIONS, FEW = 10, 4
+"""Iterations of the first round, after the whole loss is on; and those of the only round where each
+of them takes long."""
+LONG = 2**23
+"""Number of features of a cloud, at all rows, above which iterations take long."""
 PARTICLES = 4096
 """Minimum number of particles of the answer, pooled from the last clouds."""
 LEAST_CLOUDS = 2
@@ -85,6 +88,7 @@ class Trainer:
         loss: makes a loss from targets (n, t).
         solver: the method.
         particles: the size of the cloud.
+        most: the size up to which a cloud for more rows may grow.
         hottest: the temperature at which a search begins.
         seed: the seed of all randomness.
         stratify: whether targets are labels, each of which must be on both sides of a split.
@@ -98,6 +102,7 @@ class Trainer:
     loss: Callable[[np.ndarray], Loss]
     solver: Solver
     particles: int
+    most: int
     hottest: float
     seed: int
     stratify: bool
@@ -180,7 +185,10 @@ class Trainer:
         done, budget, history = 0, QUICK, None
         # Methods that turn the loss on gradually have converged soon after it is on; the others get
         # all iterations at once.
-        length = ITERATIONS if self.solver.turns_on_loss else max_iter
+        rounds = self.solver.turns_on_loss
+        length = ITERATIONS if rounds else max_iter
+        if long := rounds and self.particles * int(np.prod(problem.features.shape)) > LONG:
+            length = FEW
         start = None if begin is None else begin.solution
         approach = None if begin is None else begin.path
         while True:
@@ -213,7 +221,7 @@ class Trainer:
             # bound; measured, a second round lowers it by one per cent.
             settled = certificate.measure == "mixture" and certificate.relative_bound < GOOD
             settled = settled and certificate.verified
-            over = met or settled or hopeless or done >= max_iter
+            over = met or settled or hopeless or long or done >= max_iter
             if over or solution.status == "diverged":
                 return trained, certificate
             length, budget, start = 2 * length, THOROUGH, solution

@@ -1,14 +1,12 @@
 """Judges of temperatures and penalties: by rows that were left out, or held out.
 
-Of a large table a part of the rows is judged. In the kernel's limit the network is a ridge
-regression whose noise is n T / scale^2: that is what the part finds, so the temperature for all n
-rows is the part's, times its share of the rows. All temperatures and penalties are those for all
+Of a large table a part of the rows is judged. All temperatures and penalties are those for all
 rows; only `Judge` converts them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +15,7 @@ from ..problems.features.base import Moments
 from ..runs.solution import Reason, Solution
 from ..verbs.leave_one_out import judged_rows
 from .fit import ITERATIONS, Begin, Trained, Trainer
+from .part import Part
 
 HELD_OUT = 0.2
 """Fraction of the rows held out to score temperatures and penalties."""
@@ -71,14 +70,13 @@ class Found(NamedTuple):
     begin: Begin | None = None
 
 
-def searched(trainer: Trainer) -> tuple[float, Trainer]:
-    """The share of the rows that is searched, and the trainer with these rows only."""
+def searched(trainer: Trainer) -> Part:
+    """The rows that are searched."""
     n = len(trainer.rows)
     most = min(MOST_SEARCHED, max(LEAST_OF_MANY, MOST_ENTRIES // trainer.outputs))
     if n <= most:
-        return 1.0, trainer
-    chosen = _random_part(trainer, most / n, least=1)
-    return chosen.mean(), replace(trainer, rows=trainer.rows.part(chosen))
+        return Part(trainer, np.ones(n, bool))
+    return Part(trainer, _random_part(trainer, most / n, least=1))
 
 
 def held_out_rows(trainer: Trainer) -> np.ndarray:
@@ -141,8 +139,8 @@ class Judge:
     kind: str
     """The loss in words."""
 
-    def __init__(self, share: float, trainer: Trainer, learning: np.ndarray, weights: np.ndarray):
-        self.trainer, self.share, self.learning = trainer, share, learning
+    def __init__(self, part: Part, learning: np.ndarray, weights: np.ndarray):
+        self.part, self.learning = part, learning
         self.weights = weights / weights.sum()
         self.trials: list[Trial] = []
         self.duals: list[tuple[float, Moments]] = []
@@ -150,6 +148,11 @@ class Judge:
         self.best: Candidate | None = None
         self.in_doubt = False
         """Whether the path ended at losses that are too optimistic while they were falling."""
+
+    @property
+    def trainer(self) -> Trainer:
+        """The trainer of the part."""
+        return self.part.trainer
 
     @property
     def coldest(self) -> float:
@@ -168,10 +171,14 @@ class Judge:
         assert self.best is not None
         return self.best.trial.temperature < other.trial.temperature
 
-    def found(self, trainer: Trainer) -> Found:
-        """The best candidate, for all rows of this trainer."""
+    def found(self, given: bool) -> Found:
+        """The best candidate, for all rows; a given temperature stays."""
         assert self.best is not None
-        return Found(trainer, self.best.trial.temperature, self.best.trial.l2, self.trials)
+        chosen = self.best.trial
+        trainer, temperature = self.part.for_all(chosen.temperature)
+        temperature = chosen.temperature if given else temperature
+        l2 = chosen.l2 * temperature / chosen.temperature
+        return Found(trainer, temperature, l2, self.trials)
 
     def losses(self, solution: Solution) -> tuple[np.ndarray, bool]:
         """The loss of every row that judges, and whether it is doubtful."""
@@ -180,7 +187,8 @@ class Judge:
     def __call__(self, temperature: float, l2: float, start: Solution | None) -> Candidate:
         trainer = self.trainer
         # The same noise, and the same prior.
-        problem = trainer.problem(temperature / self.share, l2 / self.share, self.learning)
+        share = self.part.share
+        problem = trainer.problem(temperature / share, l2 / share, self.learning)
         seed = trainer.seed + len(self.trials)
         # Newton has converged once beta = 1; for other solvers we cannot tell, so run to the limit.
         iterations = PATH_ITERATIONS if trainer.solver.turns_on_loss else PATH_LIMIT
@@ -206,6 +214,7 @@ class Judge:
         )
         # Only methods that turn the loss on know their degrees of freedom.
         d_eff = float(solution.history["d_eff"][-1]) if "d_eff" in solution.history else 0.0
+        self.part.degrees.append((problem.temperature, d_eff))
         last = ENOUGH * d_eff > trainer.particles
         return Candidate(trained, trial, losses, self.weights, doubtful, last)
 
@@ -215,18 +224,18 @@ class LeftOut(Judge):
 
     kind = "leave-one-out"
 
-    def __init__(self, share: float, trainer: Trainer):
-        super().__init__(share, trainer, trainer.rows.weights, trainer.rows.weights)
+    def __init__(self, part: Part):
+        super().__init__(part, part.trainer.rows.weights, part.trainer.rows.weights)
 
     @property
     def coldest(self) -> float:
         regression = self.trainer.outputs == 1 and not self.trainer.stratify
         return COLDEST_LEFT_OUT if regression else super().coldest
 
-    def found(self, trainer: Trainer) -> Found:
-        found = super().found(trainer)
+    def found(self, given: bool) -> Found:
+        found = super().found(given)
         assert self.best is not None
-        if self.share < 1:
+        if self.part.share < 1:
             return found
         # All rows took part: the fit goes on from there.
         duals = [
@@ -250,11 +259,11 @@ class HeldOut(Judge):
 
     kind = "held-out"
 
-    def __init__(self, share: float, trainer: Trainer):
-        self.held_out = held_out_rows(trainer)
-        weights = trainer.rows.weights
+    def __init__(self, part: Part):
+        self.held_out = held_out_rows(part.trainer)
+        weights = part.trainer.rows.weights
         learning = np.where(self.held_out, 0, weights)
-        super().__init__(share, trainer, learning, weights[self.held_out])
+        super().__init__(part, learning, weights[self.held_out])
 
     def losses(self, solution: Solution) -> tuple[np.ndarray, bool]:
         values = np.asarray(solution.problem.loss.value(solution.moments), np.float64)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..base.arguments import flag, invalid, one_of, positive, whole
+from ..base.arguments import flag, one_of, positive, whole
 from ..base.program_cache import keep_programs
 from ..problems.features.base import mean_features
 from ..problems.features.neurons import ACTIVATIONS, Neurons
@@ -27,6 +27,7 @@ from .storable import Storable
 from .summary import Facts, Lines, Summarised, network_lines, training_score
 from .verdicts import (
     automatic,
+    cloud_sizes,
     new_seed,
     relative_bound,
     solver_of,
@@ -51,9 +52,6 @@ BLOCKS = (64, 1024)
 
 With two fixed shapes, predictions for another number of rows compile nothing.
 """
-LEAST_PARTICLES, PARTICLES_PER_PARAMETER, PARTICLE_STEP = 1024, 16, 256
-"""Cloud size for particles="auto": this many particles per parameter of a neuron, rounded up to a
-multiple of the step, and at least the first number."""
 SMOOTHER = 0.1
 """Increase of the Gaussian process's log-likelihood, per row and target, from which on a smooth
 activation competes with the usual one. On ten tables with noise the increase was at most .12, on
@@ -174,7 +172,9 @@ class Network(Storable, Summarised):
         start keeps the activation of the fit before.
         """
         owner = type(self).__name__
-        particles = self._cloud_size(rows.X.shape[1] + 1 + outputs)
+        before = len(self._cloud.particles) if warm else None
+        dim = rows.X.shape[1] + 1 + outputs
+        particles, most = cloud_sizes(owner, self.particles, dim, before)
         activation = one_of(owner, "activation", self.activation, ("auto", *ACTIVATIONS))
         if activation == "auto" and warm:
             activation = self._cloud.problem.features.activation
@@ -206,6 +206,7 @@ class Network(Storable, Summarised):
                 loss,
                 solver,
                 particles,
+                most,
                 hottest=scale**2 / HOTTEST,
                 seed=seed,
                 stratify=stratify,
@@ -244,17 +245,6 @@ class Network(Storable, Summarised):
 
     def _fit_lines(self) -> Lines:
         return network_lines(self)
-
-    def _cloud_size(self, dim: int) -> int:
-        """The number of particles for neurons with `dim` parameters."""
-        if isinstance(self.particles, str) and self.particles == "auto":
-            steps = -(-PARTICLES_PER_PARAMETER * dim // PARTICLE_STEP)  # rounded up
-            return max(LEAST_PARTICLES, PARTICLE_STEP * steps)
-        if isinstance(self.particles, str):
-            raise invalid(
-                type(self).__name__, "particles", "a whole number >= 8 or 'auto'", self.particles
-            )
-        return whole(type(self).__name__, "particles", self.particles, least=8)
 
     def _last_cloud(self, shape: tuple[int, int]) -> Begin:
         """The cloud of the previous fit, if it has this shape."""

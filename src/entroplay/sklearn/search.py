@@ -59,24 +59,24 @@ def search(trainers: Sequence[Trainer], temperature: float | None, l2: float | N
     if len(first.rows) < LEAST_SEARCHED:
         chosen = first.hottest * FALLBACK if temperature is None else temperature
         return Found(first, chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, [])
-    winner, judge = first, None
+    winner, judge, given = first, None, temperature is not None
     if temperature is None and first.solver.turns_on_loss:
         for trainer in trainers:
-            other = LeftOut(*searched(trainer))
+            other = LeftOut(searched(trainer))
             _try(other, None, l2, before=judge)
             if judge is None or other.beats(judge):
                 winner, judge = trainer, other
         assert judge is not None
         if judge.best is not None and not judge.in_doubt:
-            return judge.found(winner)
+            return judge.found(given)
     # Rows held out decide only whether to go on from where leave-one-out losses end.
-    held_out = HeldOut(*searched(winner))
+    held_out = HeldOut(searched(winner))
     _try(held_out, temperature, l2, before=judge)
     assert held_out.best is not None
     if judge is None or judge.best is None:
-        return held_out.found(winner)
+        return held_out.found(given)
     chosen = held_out if held_out.colder_than(judge.best) else judge
-    return chosen.found(winner)._replace(trials=judge.trials + held_out.trials)
+    return chosen.found(given)._replace(trials=judge.trials + held_out.trials)
 
 
 def _try(judge: Judge, temperature: float | None, l2: float | None, before: Judge | None) -> None:
@@ -96,7 +96,7 @@ def _try(judge: Judge, temperature: float | None, l2: float | None, before: Judg
 
 def _find_best(judge: Judge, temperature: float | None, l2: float | None) -> None:
     """Find the best candidate; `judge.best` holds the best so far."""
-    hottest = judge.trainer.hottest * judge.share
+    hottest = judge.trainer.hottest * judge.part.share
     ladder = [float(hottest * t) for t in LADDER if t >= judge.coldest] or [hottest]
     misses, start = 0, None
     for value in ladder if temperature is None else [temperature]:

@@ -9,11 +9,17 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..base.arguments import invalid, is_number, one_of, positive
+from ..base.arguments import invalid, is_number, one_of, positive, whole
 from ..methods.solvers import SOLVERS, NewtonEFP, Solver
 from ..runs.solution import Reason, Solution
 from ..verbs.certificate import Certificate
 from .fit import GOOD
+
+LEAST_PARTICLES, PARTICLES_PER_PARAMETER, PARTICLE_STEP = 1024, 16, 256
+"""Cloud size for particles="auto": this many particles per parameter of a neuron, rounded up to a
+multiple of the step, and at least the first number."""
+MOST_PARTICLES = 2048
+"""Maximum number of particles to which such clouds grow for more rows than are searched."""
 
 
 def automatic(owner: str, name: str, value: object) -> float | None:
@@ -35,6 +41,23 @@ def solver_of(owner: str, solver: object) -> Solver:
         names = ", ".join(map(repr, SOLVERS))
         raise invalid(owner, "solver", f"a Solver or one of {names}", solver)
     return solver
+
+
+def cloud_sizes(owner: str, particles: object, dim: int, before: int | None) -> tuple[int, int]:
+    """The number of particles for neurons with `dim` parameters, and up to which it may grow.
+
+    A warm start keeps the number `before`.
+    """
+    if isinstance(particles, str) and particles == "auto":
+        if before is not None:
+            return before, before
+        steps = -(-PARTICLES_PER_PARAMETER * dim // PARTICLE_STEP)  # rounded up
+        size = max(LEAST_PARTICLES, PARTICLE_STEP * steps)
+        return size, max(size, MOST_PARTICLES)
+    if isinstance(particles, str):
+        raise invalid(owner, "particles", "a whole number >= 8 or 'auto'", particles)
+    size = whole(owner, "particles", particles, least=8)
+    return size, size
 
 
 def new_seed(random_state: Any) -> int:
