@@ -22,7 +22,7 @@ HELD_OUT = 0.2
 MOST_SEARCHED, MOST_ENTRIES, LEAST_OF_MANY = 1500, 5000, 500
 """Maximum number of rows that are searched, and of rows times outputs; but for tables that are
 larger, at least the last number of rows."""
-COLDEST, COLDEST_OF_CLASSES = 0.3, 1.0
+COLDEST, COLDEST_OF_CLASSES = 0.003, 1.0
 """Lowest temperature that is tried by rows held out, in units of the hottest one over n.
 
 A kernel regression with noise of that size interpolates. A tenth of it was tried on six tables:
@@ -38,7 +38,7 @@ Labels have no such limit: where classes part, the losses fall for ever.
 """
 PATH_ITERATIONS, PATH_LIMIT = 2, 24
 """Iterations at each temperature of the path after the whole loss is on, and at most."""
-ENOUGH = 8.0
+ENOUGH = 4.0
 """Particles per effective degree of freedom below which no colder temperature is tried: the cloud
 could not carry it, or only after many slow steps."""
 CLEARLY = 0.25
