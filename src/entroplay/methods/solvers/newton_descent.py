@@ -144,7 +144,8 @@ def descend(
             solved.effective_share,
             solved.d_eff,
             noise=_noise(problem, beta, solved, log_base),
-            residual=problem.weights @ square / floor,
+            # At the prior there is nothing to solve.
+            residual=jnp.where(beta > 0, problem.weights @ square / floor, 0),
         )
         here = jax.tree.map(lambda a, b: jnp.where(first, a, b), answer, carry.here)
         left_out = jax.lax.cond(

@@ -21,6 +21,7 @@ from ..samplers import MALA, Sampler, sampler_or_default
 from .base import Info, Solver, Start
 from .newton_descent import (
     SHARE,
+    SHORTENINGS,
     TROUBLES,
     Answer,
     Descent,
@@ -178,6 +179,8 @@ class NewtonEFP(Solver):
         kept = state.kept
         reached = problem.temperature / max(float(kept.beta), 1e-30)
         answer = f"the answer is that of temperature {reached:.3g}, not {problem.temperature:.3g}"
+        if float(kept.beta) == 0:
+            answer = "no temperature was reached, the answer is the prior"
         if float(kept.beta) == 1:
             answer = "the answer is that of an earlier iteration, which later ones did not confirm"
         if bool(kept.never):
@@ -220,8 +223,11 @@ def _progress(state: NewtonEFPState, way: Descent, confirmed: Array) -> dict[str
     """The parts of the next state that say how the search for lower temperatures goes."""
     failed = ~confirmed | ((state.beta < 1) & ~way.found)
     trouble = jnp.where(confirmed, way.lower.trouble(SHARE), way.here.trouble(SHARE))
+    # From an answer that is taken up again, every further step is shorter.
+    shorter = jnp.minimum(state.stuck + 1, len(SHORTENINGS) - 1)
+    first_try = jnp.where(way.found, next_try(state, way), 0)
     return {
-        "first_try": jnp.where(way.found, next_try(state, way), 0),
+        "first_try": jnp.where(confirmed | state.kept.never, first_try, shorter),
         "stuck": jnp.where(failed, state.stuck + 1, 0),
         "trouble": jnp.where(failed, jnp.maximum(trouble, 1), 0),
         "d_eff": jnp.maximum(way.here.d_eff, way.lower.d_eff),
