@@ -13,7 +13,8 @@ A loss acts on `moments` of shape (n,) or (n, k), row by row, and offers
 * `infimum(like, bounds)`: numbers below loss_i for all moments between the bounds, shape (n,);
 * `bregman(p, z)`: loss_i(p_i) - loss_i(z_i) - <slope(z)_i, p_i - z_i>, shape (n,), computed
   without cancellation by the losses of this library;
-* `domain(z)` and `dual_domain(g)`: the rows at which value and conjugate are finite.
+* `domain(z)` and `dual_domain(g)`: the rows at which value and conjugate are finite;
+* `quadratic`: whether the curvature is one number for all rows and moments.
 
 A new loss needs only `value` (subclass `Loss`, or wrap a function in `FunctionLoss`): JAX and the
 Newton methods of `derived` supply the rest.
