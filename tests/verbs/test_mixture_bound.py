@@ -13,6 +13,7 @@ from entroplay.verbs.mixture_bound import (
     best_constant,
     lower_bound,
     mixture_bound,
+    smaller_bound,
     zero_dual,
 )
 
@@ -180,6 +181,21 @@ def test_every_solver_has_a_measure(solver):
     explicit = mixture_bound(problem, solution.measure)
     assert solution.measure.objective(problem).upper >= optimum(problem)
     assert np.isfinite(explicit.bound)
+
+
+def test_a_dual_value_above_an_explicit_measure_is_not_believed():
+    """D(g) <= min L <= L(mixture): clouds that say otherwise have missed mass, all alike."""
+    solution = ep.solve(squared(), particles=100, iterations=10)
+    certificate = ep.certify(solution, particles=50, budget=5)
+    objective = solution.measure.objective(squared(), seed=0)
+    wrong = dataclasses.replace(
+        certificate, measure="gibbs", mixed=True, bound=1.0, dual=objective.upper + 0.1
+    )
+    found = smaller_bound(solution, wrong)
+    assert found.lower_bound == "zero dual"
+    assert not found.mixed
+    assert "an explicit measure has a lower objective" in found.reason
+    assert found.bound >= objective.upper - optimum(squared())
 
 
 def test_words():
