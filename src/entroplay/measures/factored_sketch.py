@@ -19,10 +19,14 @@ from jaxtyping import Array, Float
 from ..base.arguments import per_row
 from ..problems.features.base import Moments
 from .cloud import centred
+from .linear import conjugate_gradients
 from .newton_base import NewtonSystem, cholesky_factor
 
 BLOCK = 4096
 """Number of rows whose influence is computed at once."""
+REFINEMENTS, REFINED = 8, 0.01
+"""Maximum number of conjugate gradient steps after a factorisation, and their tolerance relative to
+the solution. One or two are enough, unless single precision is nearly exhausted."""
 
 
 class FactoredSketch(NewtonSystem):
@@ -31,15 +35,22 @@ class FactoredSketch(NewtonSystem):
     The columns of B are computed one channel at a time.
     """
 
+    rounding: ClassVar[float] = 0.0
+    """The matrix's rounding error, in units of the precision times its largest entry."""
+
     mean: Moments
     """E_p[h]."""
     factor: Float[Array, "m m"]
+    ridge: Float[Array, ""]
+    """What the factor has beyond the identity: (I + ridge + B B')^{-1} damps the solution."""
 
     def __init__(self, problem, cloud, moments, strength, weights, root):
         self.problem, self.cloud, self.moments = problem, cloud, moments
         self.strength, self.weights, self.root = strength, weights, root
         self.mean = cloud.average(weights)
-        self.factor = cholesky_factor(self._matrix())
+        matrix = self._matrix()
+        error = self.rounding * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.diag(matrix))
+        self.factor, self.ridge = cholesky_factor(matrix, error)
 
     def _matrix(self) -> Float[Array, "m m"]:
         """I + B B'."""
@@ -81,7 +92,9 @@ class FactoredSketch(NewtonSystem):
 
     def halved(self, right: Moments) -> tuple[Moments, Array]:
         solved = cho_solve((self.factor, True), self._times(right))
-        return right - self._times_transpose(solved), jnp.ones((), jnp.int32)
+        # With a large ridge (I + ridge + K)^{-1}, which is shorter than the solution everywhere.
+        y = (right - self._times_transpose(solved)) / (1 + self.ridge)
+        return y, jnp.ones((), jnp.int32)
 
     def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
         # S = B'X with X = (I + B B')^{-1} B, channel by channel of X.
@@ -111,6 +124,8 @@ class InnerProductSystem(FactoredSketch):
     """
 
     trace_is_cheaper: ClassVar[bool] = True
+    # Inner products are differences from their means, which a few heavy particles dominate.
+    rounding: ClassVar[float] = 32.0
 
     def __init__(self, problem, cloud, moments, strength, weights, root):
         super().__init__(problem, cloud, moments, strength, weights, root)
@@ -125,16 +140,25 @@ class InnerProductSystem(FactoredSketch):
 
     def halved(self, right: Moments) -> tuple[Moments, Array]:
         # Along the large eigenvalues of K the difference cancels: y is smaller than r by orders of
-        # magnitude there. A step of iterative refinement restores its digits.
-        y, count = super().halved(right)
-        rest = right - y - self._times_transpose(self._times(y))
-        return y + super().halved(rest)[0], count
+        # magnitude there. Products with B keep their digits, and a few of them restore those of y.
+        def operator(y: Moments) -> Moments:
+            return y + self._times_transpose(self._times(y))
+
+        return conjugate_gradients(
+            operator,
+            right,
+            jnp.ones_like(self.problem.weights),
+            iterations=REFINEMENTS,
+            tolerance=REFINED,
+            of_solution=True,
+            preconditioner=lambda r: FactoredSketch.halved(self, r)[0],
+        )
 
     def degrees(self) -> Float[Array, ""]:
-        # tr S = m - tr (I + B B')^{-1}.
+        # With r = 1 + ridge and G = B B' it is tr G (r I + G)^{-1} = m - r tr (r I + G)^{-1}.
         m = self.weights.shape[0]
         inverse = solve_triangular(self.factor, jnp.eye(m, dtype=self.factor.dtype), lower=True)
-        return jnp.sum(1 - jnp.sum(inverse**2, axis=0))
+        return jnp.sum(1 - (1 + self.ridge) * jnp.sum(inverse**2, axis=0))
 
     def influence(self) -> tuple[Float[Array, ""], Float[Array, "n *kk"]]:
         if self.cloud.outputs is not None:

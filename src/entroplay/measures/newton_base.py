@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -14,9 +15,11 @@ from ..problems.features.base import Moments
 from ..problems.problem import FiniteSum
 from .cloud import SeenCloud, covariance_product
 
-JITTER = 1e-7
+JITTER, RISE, MOST_RIDGES = 1e-7, 16.0, 7
 """What is added to the diagonal of a matrix before its factorisation, relative to its mean. Single
-precision cannot tell it from zero; without it rounding could make the matrix indefinite."""
+precision cannot tell it from zero; without it rounding could make the matrix indefinite. Where that
+is not enough, because the weights are very uneven, it rises by the second factor, at most so many
+times: Newton's steps are then shorter, but they still climb."""
 
 FLAT = 1e-6
 """Curvatures below this fraction of the largest one count as none."""
@@ -86,10 +89,32 @@ def _lifted(root: Float[Array, "n *kk"], x: Moments) -> Moments:
     return jnp.linalg.solve(square + ridge, root_times(root, x)[:, :, None])[:, :, 0]
 
 
-def cholesky_factor(matrix: Float[Array, "q q"]) -> Float[Array, "q q"]:
-    """The lower Cholesky factor of a matrix that is positive definite up to rounding."""
-    ridge = JITTER * jnp.trace(matrix) / matrix.shape[0]
-    return jnp.linalg.cholesky(matrix + ridge * jnp.eye(matrix.shape[0], dtype=matrix.dtype))
+class Factored(NamedTuple):
+    """A Cholesky factorisation."""
+
+    factor: Float[Array, "q q"]
+    """Lower triangular."""
+    ridge: Float[Array, ""]
+    """What was added to the diagonal."""
+
+
+def cholesky_factor(matrix: Float[Array, "q q"], error: Float[Array, ""] | float = 0.0) -> Factored:
+    """The factor of a matrix that is positive definite up to rounding, which is at most `error`."""
+    identity = jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+    least = jnp.maximum(JITTER * jnp.trace(matrix) / matrix.shape[0], error)
+
+    def attempt(carry: tuple[Factored, Array]) -> tuple[Factored, Array]:
+        last, tries = carry
+        ridge = jnp.maximum(RISE * last.ridge, least)
+        return Factored(jnp.linalg.cholesky(matrix + ridge * identity), ridge), tries + 1
+
+    def failed(carry: tuple[Factored, Array]) -> Array:
+        # A failed factorisation is not a number anywhere.
+        last, tries = carry
+        return ~jnp.isfinite(last.factor[-1, -1]) & (tries <= MOST_RIDGES)
+
+    begin = Factored(jnp.full_like(matrix, jnp.nan), jnp.zeros_like(least))
+    return jax.lax.while_loop(failed, attempt, (begin, jnp.zeros((), jnp.int32)))[0]
 
 
 def nonzero(x: Array) -> Array:

@@ -114,7 +114,7 @@ class RowsSystem(NewtonSystem):
 
         # Cov is symmetric: two applications of `half` make K.
         matrix = strength * half(half(covariance).T)
-        self.factor = cholesky_factor(jnp.eye(matrix.shape[0], dtype=matrix.dtype) + matrix)
+        self.factor = cholesky_factor(jnp.eye(matrix.shape[0], dtype=matrix.dtype) + matrix).factor
 
     def halved(self, right: Moments) -> tuple[Moments, Array]:
         y = cho_solve((self.factor, True), right.ravel()).reshape(right.shape)
@@ -135,17 +135,19 @@ class ParticlesSystem(NewtonSystem):
     rows: Float[Array, "m nk"]
     """B, see the module."""
     factor: Float[Array, "m m"]
+    ridge: Float[Array, ""]
 
     def __init__(self, problem, cloud, moments, strength, weights, root):
         self.problem, self.cloud, self.moments = problem, cloud, moments
         self.strength, self.weights, self.root = strength, weights, root
         self.rows = _scaled_deviations(self, cloud.matrix, weights, cloud.average(weights))
         identity = jnp.eye(weights.shape[0], dtype=self.rows.dtype)
-        self.factor = cholesky_factor(identity + self.rows @ self.rows.T)
+        self.factor, self.ridge = cholesky_factor(identity + self.rows @ self.rows.T)
 
     def halved(self, right: Moments) -> tuple[Moments, Array]:
         def nearly(r: Array) -> Array:
-            return r - self.rows.T @ cho_solve((self.factor, True), self.rows @ r)
+            solved = self.rows.T @ cho_solve((self.factor, True), self.rows @ r)
+            return (r - solved) / (1 + self.ridge)
 
         # Along the large eigenvalues of K the difference cancels: y is smaller than r by orders of
         # magnitude there. A step of iterative refinement restores its digits.

@@ -32,6 +32,10 @@ OPTIMAL_SCALE = 1.65
 GAIN_EXPONENT, LEAST_GAIN, GAIN_SCALE = 0.6, 0.1, 2
 """At the k-th adaptation the log step moves by GAIN_SCALE * max(k^-GAIN_EXPONENT, LEAST_GAIN) times
 the excess of the acceptance. The lower bound lets the step follow a target that keeps moving."""
+LOW, LONGEST_FALL = 0.2, -1.0
+"""Acceptance rate below which the log step falls faster, by log(LOW / rate), and the farthest it
+falls at once. A cloud that is led into the cold by large steps would stand still otherwise: the
+best step there may be a tenth of the one before."""
 
 
 class StepAdaptation(NamedTuple):
@@ -152,7 +156,9 @@ def first_step(dim: int, l2: Any, dtype: Any) -> StepAdaptation:
 
 
 def adapted(state: StepAdaptation, acceptance: Array) -> StepAdaptation:
-    """One step of Robbins-Monro on the log step, towards the optimal acceptance."""
+    """A step of Robbins-Monro on the log step, towards the optimal acceptance, or a longer fall."""
     gain = jnp.maximum((state.adapted + 1) ** -GAIN_EXPONENT, LEAST_GAIN)
-    log_step = state.log_step + GAIN_SCALE * gain * (acceptance - OPTIMAL_ACCEPTANCE)
-    return StepAdaptation(log_step, state.adapted + 1)
+    change = GAIN_SCALE * gain * (acceptance - OPTIMAL_ACCEPTANCE)
+    # The logarithm of zero, minus infinity, is clipped, too.
+    fall = jnp.maximum(jnp.log(acceptance / LOW), LONGEST_FALL)
+    return StepAdaptation(state.log_step + jnp.minimum(change, fall), state.adapted + 1)
