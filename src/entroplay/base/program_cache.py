@@ -18,8 +18,9 @@ SWITCH = "ENTROPLAY_CACHE"
 OFF = ("off", "0", "no", "false")
 LARGEST, SMALLER = 10**9, 0.7
 """Bytes above which the programs that were used longest ago are removed, and down to which part."""
-WORTH = 0.1
-"""Seconds of compilation from which on a program is kept."""
+WORTH = 0.0
+"""Seconds of compilation from which on a program is kept: all are. A fit has about eighty small
+ones, each of which takes some 25 ms to compile and a few to load."""
 
 
 def program_folder() -> Path | None:

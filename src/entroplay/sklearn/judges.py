@@ -36,13 +36,15 @@ hottest one.
 Where these can be trusted so far down, there is hardly any noise. Single precision ends here.
 Labels have no such limit: where classes part, the losses fall for ever.
 """
-PATH_ITERATIONS, PATH_LIMIT = 2, 24
-"""Iterations at each temperature of the path after the whole loss is on, and at most."""
+PATH_ITERATIONS, PATH_LIMIT, FIRST_LIMIT = 2, 24, 100
+"""Iterations at each temperature of the path after the whole loss is on, at most, and at most at
+the first one, to which the run comes from the prior."""
 ENOUGH = 4.0
 """Particles per effective degree of freedom below which no colder temperature is tried: the cloud
 could not carry it, or only after many slow steps."""
-CLEARLY = 0.25
-"""Standard errors of the paired differences by which a colder solution must be better."""
+CLEARLY, CERTAINLY = 0.25, 2.0
+"""Standard errors of the paired differences by which a colder solution must be better; and by which
+it is so much worse that nothing colder is tried."""
 
 
 class Trial(NamedTuple):
@@ -119,8 +121,8 @@ class Candidate:
     def solution(self) -> Solution:
         return self.trained.solution
 
-    def clearly_better(self, other: Candidate) -> bool:
-        """Whether the loss is lower by `CLEARLY` standard errors of the paired differences.
+    def clearly_better(self, other: Candidate, errors: float = CLEARLY) -> bool:
+        """Whether the loss is lower by so many standard errors of the paired differences.
 
         Of answers that the rows cannot tell apart, the hottest is the easiest to reach and to
         certify.
@@ -130,7 +132,7 @@ class Candidate:
         difference = other.losses - self.losses
         mean = self.weights @ difference
         error = np.sqrt(self.weights**2 @ (difference - mean) ** 2)
-        return bool(mean > CLEARLY * error)
+        return bool(mean > errors * error)
 
 
 class Judge:
@@ -167,9 +169,8 @@ class Judge:
         return self.best.clearly_better(other.best)
 
     def colder_than(self, other: Candidate) -> bool:
-        """Whether the best candidate has a lower temperature than the other one."""
-        assert self.best is not None
-        return self.best.trial.temperature < other.trial.temperature
+        """Whether there is a best candidate with a lower temperature than the other one."""
+        return self.best is not None and self.best.trial.temperature < other.trial.temperature
 
     def found(self, given: bool) -> Found:
         """The best candidate, for all rows; a given temperature stays."""
@@ -191,12 +192,12 @@ class Judge:
         problem = trainer.problem(temperature / share, l2 / share, self.learning)
         seed = trainer.seed + len(self.trials)
         # Newton has converged once beta = 1; for other solvers we cannot tell, so run to the limit.
-        iterations = PATH_ITERATIONS if trainer.solver.turns_on_loss else PATH_LIMIT
+        rises = trainer.solver.turns_on_loss
+        iterations = PATH_ITERATIONS if rises else PATH_LIMIT
+        limit = FIRST_LIMIT if rises and start is None else PATH_LIMIT
         # A run that keeps as many clouds as the fit shares its program.
         clouds = trainer.clouds(ITERATIONS)
-        trained = trainer.run(
-            problem, iterations, PATH_LIMIT, seed=seed, start=start, clouds=clouds
-        )
+        trained = trainer.run(problem, iterations, limit, seed=seed, start=start, clouds=clouds)
         solution = trained.solution
         if solution.status == "interrupted":
             raise KeyboardInterrupt

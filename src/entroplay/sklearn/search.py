@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .fit import Trained, Trainer
-from .judges import Found, HeldOut, Judge, LeftOut, Trial, searched
+from .judges import CERTAINLY, Found, HeldOut, Judge, LeftOut, Trial, searched
 
 LEAST_SEARCHED = 10
 """With fewer distinct rows there is no search: the temperature is `FALLBACK * hottest`."""
@@ -69,23 +69,30 @@ def search(trainers: Sequence[Trainer], temperature: float | None, l2: float | N
         assert judge is not None
         if judge.best is not None and not judge.in_doubt:
             return judge.found(given)
-    # Rows held out decide only whether to go on from where leave-one-out losses end.
     held_out = HeldOut(searched(winner))
-    _try(held_out, temperature, l2, before=judge)
-    assert held_out.best is not None
     if judge is None or judge.best is None:
+        _try(held_out, temperature, l2, before=judge)
         return held_out.found(given)
+    # Rows held out decide only whether to go on from where leave-one-out losses end.
+    _try(held_out, None, l2, before=judge, hottest=judge.best.trial.temperature)
     chosen = held_out if held_out.colder_than(judge.best) else judge
     return chosen.found(given)._replace(trials=judge.trials + held_out.trials)
 
 
-def _try(judge: Judge, temperature: float | None, l2: float | None, before: Judge | None) -> None:
+def _try(
+    judge: Judge,
+    temperature: float | None,
+    l2: float | None,
+    *,
+    before: Judge | None,
+    hottest: float = np.inf,
+) -> None:
     """Let `judge` find its best candidate, if any; `before` has judged already.
 
     Ctrl-C during this keeps the best candidate of either.
     """
     try:
-        _find_best(judge, temperature, l2)
+        _find_best(judge, temperature, l2, hottest)
     except KeyboardInterrupt:
         known = judge if before is None or before.best is None else before
         if known.best is None:
@@ -94,10 +101,11 @@ def _try(judge: Judge, temperature: float | None, l2: float | None, before: Judg
         raise SearchInterrupted(known.best.trained, known.trainer, trials) from None
 
 
-def _find_best(judge: Judge, temperature: float | None, l2: float | None) -> None:
-    """Find the best candidate; `judge.best` holds the best so far."""
-    hottest = judge.trainer.hottest * judge.part.share
-    ladder = [float(hottest * t) for t in LADDER if t >= judge.coldest] or [hottest]
+def _find_best(judge: Judge, temperature: float | None, l2: float | None, hottest: float) -> None:
+    """Find the best candidate, at most as hot as `hottest`; `judge.best` holds the best so far."""
+    top = judge.trainer.hottest * judge.part.share
+    ladder = [float(top * t) for t in LADDER if t >= judge.coldest] or [top]
+    ladder = [t for t in ladder if t <= hottest]
     misses, start = 0, None
     for value in ladder if temperature is None else [temperature]:
         candidate = judge(value, value / (2 * PRIOR_VARIANCE) if l2 is None else l2, start)
@@ -109,7 +117,7 @@ def _find_best(judge: Judge, temperature: float | None, l2: float | None) -> Non
         if judge.best is None or candidate.clearly_better(judge.best):
             judge.best, misses = candidate, 0
         else:
-            misses += 1
+            misses = PATIENCE if judge.best.clearly_better(candidate, CERTAINLY) else misses + 1
         if misses == PATIENCE or candidate.last or not np.isfinite(candidate.trial.loss):
             break
     if temperature is not None:
