@@ -1,7 +1,8 @@
 """The choice of temperature and l2: a path from hot to cold, judged by rows that it did not see.
 
-Where leave-one-out losses can be trusted they judge: all rows take part. Where a solution follows
-single rows they are too optimistic, and a fifth of the rows is held out from a second path.
+In a large table a part is searched, and other rows judge. Otherwise leave-one-out losses judge
+where they can be trusted: all rows take part. Where a solution follows single rows they are too
+optimistic, and a fifth of the rows is held out from a second path.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .fit import Trained, Trainer
-from .judges import CERTAINLY, Found, HeldOut, Judge, LeftOut, Trial, searched
+from .judges import Found, HeldOut, Judge, LeftOut, Others, Trial, searched
 
 LEAST_SEARCHED = 10
 """With fewer distinct rows there is no search: the temperature is `FALLBACK * hottest`."""
@@ -19,8 +20,10 @@ FALLBACK = 0.1
 """Temperature without a search, as a fraction of the hottest one."""
 LADDER = 10.0 ** np.arange(0, -8, -0.5)
 """Temperatures that are tried, as fractions of the hottest one."""
-PATIENCE = 2
-"""Number of successive temperatures without a clear improvement after which the path ends."""
+PATIENCE, AT_FIRST = 1, 4
+"""Number of successive temperatures without a clear improvement after which the path ends; and as
+long as the hottest one is the best, since a target that oscillates is not met at all until the
+network is cold enough for it."""
 PRIOR_VARIANCE = 1.0
 """Prior variance temperature / (2 l2) of every parameter along the path.
 
@@ -60,12 +63,14 @@ def search(trainers: Sequence[Trainer], temperature: float | None, l2: float | N
         chosen = first.hottest * FALLBACK if temperature is None else temperature
         return Found(first, chosen, chosen / (2 * PRIOR_VARIANCE) if l2 is None else l2, [])
     winner, judge, given = first, None, temperature is not None
-    if temperature is None and first.solver.turns_on_loss:
-        for trainer in trainers:
-            other = LeftOut(searched(trainer))
-            _try(other, None, l2, before=judge)
+    parts = [searched(trainer) for trainer in trainers]
+    large = parts[0].share < 1
+    if large or (temperature is None and first.solver.turns_on_loss):
+        for part in parts:
+            other = Others(part) if large else LeftOut(part)
+            _try(other, temperature, l2, before=judge)
             if judge is None or other.beats(judge):
-                winner, judge = trainer, other
+                winner, judge = part.whole, other
         assert judge is not None
         if judge.best is not None and not judge.in_doubt:
             return judge.found(given)
@@ -75,8 +80,10 @@ def search(trainers: Sequence[Trainer], temperature: float | None, l2: float | N
         return held_out.found(given)
     # Rows held out decide only whether to go on from where leave-one-out losses end.
     _try(held_out, None, l2, before=judge, hottest=judge.best.trial.temperature)
-    chosen = held_out if held_out.colder_than(judge.best) else judge
-    return chosen.found(given)._replace(trials=judge.trials + held_out.trials)
+    if not held_out.colder_than(judge.best):
+        return judge.found(given)
+    colder = held_out.found(given)
+    return colder._replace(trials=judge.hotter_than(colder.trials[0]) + colder.trials)
 
 
 def _try(
@@ -103,6 +110,7 @@ def _try(
 
 def _find_best(judge: Judge, temperature: float | None, l2: float | None, hottest: float) -> None:
     """Find the best candidate, at most as hot as `hottest`; `judge.best` holds the best so far."""
+    patience = AT_FIRST if np.isinf(hottest) else PATIENCE
     top = judge.trainer.hottest * judge.part.share
     ladder = [float(top * t) for t in LADDER if t >= judge.coldest] or [top]
     ladder = [t for t in ladder if t <= hottest]
@@ -114,11 +122,13 @@ def _find_best(judge: Judge, temperature: float | None, l2: float | None, hottes
             # What comes is doubtful, too. It matters if the last temperature was the best one.
             judge.in_doubt = misses == 0
             break
-        if judge.best is None or candidate.clearly_better(judge.best):
-            judge.best, misses = candidate, 0
+        if judge.best is None:
+            judge.best = candidate
+        elif candidate.clearly_better(judge.best):
+            judge.best, misses, patience = candidate, 0, PATIENCE
         else:
-            misses = PATIENCE if judge.best.clearly_better(candidate, CERTAINLY) else misses + 1
-        if misses == PATIENCE or candidate.last or not np.isfinite(candidate.trial.loss):
+            misses += 1
+        if misses == patience or candidate.last or not np.isfinite(candidate.trial.loss):
             break
     if temperature is not None:
         origin = judge.best
