@@ -30,14 +30,17 @@ def never_worse(problem, y, particles, iterations, seed):
     """Solve, and compare the answer with everything that came before it and with a constant."""
     solution = ep.solve(problem, particles=particles, iterations=iterations, seed=seed)
     history, moments = solution.history, np.asarray(solution.moments, np.float64)
-    # Rows of the history from the first solve on: before it there is only the prior.
-    loss = history["loss_moments"][1:]
+    # Rows of the history from the first solve on: before it there is only the prior, more than once
+    # if the first step was too long.
+    solved = np.isfinite(history["temperature"])
+    assert solved.any()
+    loss = history["loss_moments"][solved]
     # An H with the sampling noise of one solve costs T d_eff / (2 m) at most on average; to first
     # order its loss fluctuates by T sqrt(v / m), with the variance v of the exponents of the Gibbs
     # weights against the prior. Such exponents vary by d_eff or less. Three times, for each answer.
-    d_eff = history["d_eff"][1:] / particles
-    noise = 3 * history["temperature"][1:] * (d_eff + np.sqrt(d_eff)) + ROUNDING
-    confirmed = history["effective_sample_size"][1:] >= 0.35
+    d_eff = history["d_eff"][solved] / particles
+    noise = 3 * history["temperature"][solved] * (d_eff + np.sqrt(d_eff)) + ROUNDING
+    confirmed = history["effective_sample_size"][solved] >= 0.35
     lowest = np.inf
     for value, slack, fine in zip(loss, noise, confirmed, strict=True):
         # What is not confirmed is given up, so that it does not count.

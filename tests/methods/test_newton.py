@@ -323,8 +323,9 @@ def test_many_rows_and_few_particles_and_the_other_way_round(monkeypatch):
     exact = ep.grid.solve(large, iterations=0, points=1001)
     few = ep.solve(large, particles=50, iterations=60)
     assert 0.5 * np.mean((np.asarray(few.moments) - exact.moments) ** 2) < 1e-4
-    # Every product is a pass now, and is counted.
-    assert few.history["passes"][-1] > 3 * few.history["pulls"][-1]
+    # Every product is a pass now, and is counted. Kept features would take one pass per iteration
+    # beside the pulls.
+    assert few.history["passes"][-1] > 2 * (few.history["pulls"][-1] + 60)
     many = ep.solve(squared(d=2), particles=5_000, iterations=20)
     exact = ep.grid.solve(squared(d=2), iterations=0, points=151)
     residual = np.asarray(many.moments) - exact.moments

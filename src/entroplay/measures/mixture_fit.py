@@ -38,7 +38,7 @@ from .cloud import KEPT_ELEMENTS, SeenCloud
 from .cloud_dual import maximise_on_cloud
 from .mixture import STREAM, Mixture, in_double
 
-COMPONENTS, ELEMENTS, LEAST = 2048, 2**24, 64
+COMPONENTS, ELEMENTS, LEAST = 2048, 2**22, 64
 """Maximum number of components, a random subset of larger clouds; of their features at all rows;
 and the number of components that there are nevertheless. Of 50,000 rows, 256 instead of 900 made
 the bound four parts in a thousand larger and took less than half of the time."""
