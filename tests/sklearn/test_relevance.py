@@ -35,7 +35,7 @@ def test_the_evidence_and_its_gradient(activation):
     X, y = RNG.normal(size=(15, 3)), RNG.normal(size=(15, 2))
     weights = RNG.dirichlet(np.ones(15) * 5)
     logs = 0.3 * RNG.normal(size=5)
-    value, gradient = negative_evidence(logs, X, y, weights, activation)
+    value, gradient = negative_evidence(logs, X, y, weights, activation, prior=2.0)
     s = np.exp(logs)
     kernel = kernel_of((X * s[:3]) @ (X * s[:3]).T + 1, activation)[0]
     covariance = s[3] ** 2 * (kernel + np.diag(s[4] ** 2 / (15 * weights)))
@@ -47,7 +47,8 @@ def test_the_evidence_and_its_gradient(activation):
         step = np.zeros(5)
         step[j] = 1e-5
         up, down = (
-            negative_evidence(logs + sign * step, X, y, weights, activation)[0] for sign in (1, -1)
+            negative_evidence(logs + sign * step, X, y, weights, activation, prior=2.0)[0]
+            for sign in (1, -1)
         )
         assert gradient[j] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-8)
 

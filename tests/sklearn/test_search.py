@@ -1,6 +1,7 @@
 """The search for temperature and l2: what it leaves alone, what it holds out, when it ends."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -74,6 +75,74 @@ def test_the_path_falls_from_hot_to_cold_and_keeps_the_prior():
     np.testing.assert_allclose(
         [trial.temperature / (2 * trial.l2) for trial in model.search_], search.PRIOR_VARIANCE
     )
+
+
+@cache
+def some_run():
+    some = trainer(Y)
+    return some.run(some.problem(1.0, 0.5), 1, 1, seed=0, start=None)
+
+
+class Scripted(judges.Judge):
+    """A judge whose losses are known: one number per temperature, from hot to cold."""
+
+    kind = "known"
+
+    def __init__(self, losses):
+        super().__init__(judges.searched(trainer(Y)), np.ones(90), np.ones(90))
+        self.script = losses
+
+    def __call__(self, temperature, l2, start):
+        trial = judges.Trial(temperature, l2, self.script[len(self.trials)])
+        self.trials.append(trial)
+        # Rows differ by more than candidates do; what is paired are the differences.
+        spread = 0.01 * np.cos(np.arange(90) * (1 + len(self.trials)))
+        losses = trial.loss + spread - spread.mean()
+        return judges.Candidate(some_run(), trial, losses, self.weights)
+
+
+@pytest.mark.parametrize(
+    ("losses", "tried", "best"),
+    [
+        ([3, 2, 1, 1, 0], 4, 2),  # one temperature that is not clearly better ends the path
+        ([3, 2, 1.9999, 0], 3, 1),  # by less than a standard error
+        ([3, 3, 3, 3, 1, 2], 6, 4),  # an oscillating target is not met before it is cold
+        ([1, 2, 2, 2, 2, 0], 5, 0),  # but patience ends
+        ([3, 2, np.inf], 3, 1),  # or is too cold
+    ],
+)
+def test_the_path_ends_where_it_is_no_longer_clearly_better(losses, tried, best):
+    judge = Scripted(losses)
+    search._find_best(judge, None, None, np.inf)
+    assert len(judge.trials) == tried
+    assert judge.best.trial == judge.trials[best]
+    temperatures = [trial.temperature for trial in judge.trials]
+    np.testing.assert_allclose(temperatures, search.LADDER[:tried])
+
+
+def test_a_path_that_goes_on_from_another_one_begins_there_and_is_not_patient():
+    judge = Scripted([2, 2, 1])
+    search._find_best(judge, None, None, search.LADDER[3])
+    assert [trial.temperature for trial in judge.trials] == list(search.LADDER[3:5])
+    assert judge.hotter_than(judge.trials[1]) == judge.trials[:1]
+
+
+def test_other_rows_judge_what_a_part_of_a_large_table_has_learned(monkeypatch):
+    """By the predictions of the network that a fit would keep."""
+    monkeypatch.setattr(judges, "MOST_SEARCHED", 45)
+    monkeypatch.setattr(judges, "MOST_JUDGING", 30)
+    some = trainer(Y, rows=90)
+    judge = judges.Others(judges.searched(some))
+    assert (len(judge.part.trainer.rows), len(judge.rows)) == (45, 30)
+    learned = {tuple(row) for row in judge.part.trainer.rows.X}
+    assert not learned & {tuple(row) for row in judge.rows.X}
+    candidate = judge(0.05, 0.025, None)
+    pooled = candidate.trained.pooled()
+    predicted = some.features(judge.rows.X).average(pooled.particles, pooled.weights)
+    expected = (np.asarray(predicted) - judge.rows.y[:, 0]) ** 2 / 2
+    np.testing.assert_allclose(candidate.losses, expected, rtol=1e-4, atol=1e-5)
+    assert candidate.trial.loss == pytest.approx(judge.rows.weights @ candidate.losses)
+    assert not candidate.doubtful
 
 
 def test_a_part_of_a_large_table_is_searched_at_the_same_noise_and_prior(monkeypatch):

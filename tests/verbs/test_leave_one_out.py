@@ -189,6 +189,33 @@ def test_a_flexible_fit_is_called_too_optimistic():
     assert "effective degrees of freedom at temperature 3" in str(result)
 
 
+@pytest.mark.slow
+def test_labels_that_are_fitted_closely_are_called_too_optimistic():
+    """Few degrees of freedom are left where labels are fitted closely, so these cannot tell."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(450, 20))
+    labels = np.where(X[:, 0] + 0.5 * rng.normal(size=450) > 0, 1.0, -1.0)
+    features = ep.Neurons(X[:200], "relu", bias=True, output_weight=True, scale=10.0)
+
+    def judged(temperature):
+        loss = ep.Logistic(labels[:200])
+        problem = ep.FiniteSum(features, loss, temperature=temperature, l2=temperature / 2)
+        solution = ep.solve(problem, particles=1000, iterations=30)
+        new = ep.Logistic(labels[200:]).value(jnp.asarray(solution.predict(X[200:])))
+        return solution, float(new.mean()), float(new.std(ddof=1) / np.sqrt(250))
+
+    cold, truth, error = judged(1e-4)
+    with pytest.warns(ep.OptimisticWarning, match="times the training loss"):
+        result = ep.leave_one_out(cold)
+    assert result.per_row < HONEST
+    assert result.loss < truth - 3 * error
+    warm, truth, error = judged(1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ep.OptimisticWarning)
+        result = ep.leave_one_out(warm)
+    assert result.loss == pytest.approx(truth, abs=3 * np.hypot(error, result.error))
+
+
 def test_leave_one_out_asks_for_a_solution():
     with pytest.raises(ValueError, match="'solution' parameter of leave_one_out"):
         ep.leave_one_out("nothing")

@@ -27,8 +27,8 @@ class MeanFieldClassifier(ClassifierMixin, Network):
         l2: strength of the penalty, or "auto": see `MeanFieldRegressor`.
         particles: size of the cloud that the solver moves. "auto" takes 16 particles per parameter
             of a neuron, at least 1024.
-        activation: "tanh", "sigmoid", "erf", "sine", "relu" or "auto", which is tanh: its
-            certificates are tighter.
+        activation: "tanh", "sigmoid", "erf", "sine", "relu" or "auto", which is relu, and tanh for
+            solvers that do not turn the loss on step by step.
         scale: the factor in front of every neuron, in units of the log-odds.
         relevance: "auto" stretches or shrinks every standardised input by a factor that maximises
             the marginal likelihood of the Gaussian process to which the network tends at high
@@ -63,7 +63,7 @@ class MeanFieldClassifier(ClassifierMixin, Network):
     array([False,  True])
     """
 
-    _activation: ClassVar = "tanh"
+    _activation: ClassVar = "relu"
     _learned: ClassVar = {**LEARNED, "classes_": None}
 
     def __init__(

@@ -19,7 +19,7 @@ from ..problems.losses import Loss
 from .columns import Columns
 from .fit import Begin, Trainer
 from .inputs import Raw, apply_inputs, learn_inputs
-from .relevance import Relevance, relevance_of
+from .relevance import PRIOR, PRIOR_OF_LABELS, Relevance, relevance_of
 from .rows import WeightedRows, padded
 from .scaling import Standardiser
 from .search import SearchInterrupted, search
@@ -192,7 +192,10 @@ class Network(Storable, Summarised):
         def relevance(name: str) -> Relevance:
             X = self._inputs(rows.X)
             if learned:
-                return relevance_of(X, targets, rows.weights, activation=name, seed=seed)
+                prior = PRIOR_OF_LABELS if stratify else PRIOR
+                return relevance_of(
+                    X, targets, rows.weights, activation=name, seed=seed, prior=prior
+                )
             return Relevance(np.full(X.shape[1], 1 / np.sqrt(X.shape[1])), np.nan)
 
         def trainer(name: str, factors: np.ndarray) -> Trainer:

@@ -44,7 +44,7 @@ class MeanFieldRegressor(Intervals, MultiOutputMixin, RegressorMixin, Network):
             follows kinks and steep slopes best, or sine where targets are smooth: where the
             marginal likelihood (see `relevance`) of sine is clearly larger, leave-one-out losses
             choose. It is tanh for solvers that do not turn the loss on step by step, because they
-            need bounded neurons, and for the classifier, because certificates of tanh are tighter.
+            need bounded neurons.
         scale: the scale in the formula above, in standard deviations of the target. It is the
             largest output of a neuron with a bounded activation.
         relevance: "auto" stretches or shrinks every standardised input by a factor that maximises

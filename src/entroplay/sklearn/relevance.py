@@ -34,8 +34,13 @@ ITERATIONS = 50
 RISE = 1e-5
 """Relative rise of the likelihood per step below which the search ends. On four tables and by
 both kernels, factors were within .01 of those of a search that did not end early."""
-PRIOR = 2.0
-"""Deviation of the logarithms of s under a weak normal prior, which keeps them apart from noise."""
+PRIOR, PRIOR_OF_LABELS = 1.0, 0.25
+"""Deviation of the logarithms of s under a normal prior, which keeps them apart from noise; and the
+one for labels, which are no normal observations: their likelihood makes too much of single inputs.
+
+Over folds of four regressions, 1 was better than 2 on two and as good on the others. Labels of wine
+were wrong twice as often with 1 as with equal factors, and hardly more often with 0.25, which keeps
+two thirds of what factors gain where there are irrelevant inputs."""
 AMPLITUDE, SHARE_OF_NOISE = 1.5, 0.2
 """Where a and the noise, as a share of a, begin, for standardised targets."""
 BOUNDS = {"s": (-5.0, 4.0), "a": (-2.0, 6.0), "noise": (-5.0, 1.0)}
@@ -58,7 +63,13 @@ class Relevance(NamedTuple):
 
 
 def relevance_of(
-    X: np.ndarray, y: np.ndarray, weights: np.ndarray, *, activation: str, seed: int
+    X: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    *,
+    activation: str,
+    seed: int,
+    prior: float = PRIOR,
 ) -> Relevance:
     """The factors that make the targets most likely.
 
@@ -72,6 +83,7 @@ def relevance_of(
         weights: weights of the rows, which sum to one.
         activation: the activation of the neurons.
         seed: decides which rows of a large table count.
+        prior: deviation of the logarithms of the factors under the prior.
     """
     n, p = X.shape
     equal = np.full(p, 1 / np.sqrt(p))
@@ -85,7 +97,7 @@ def relevance_of(
         found = minimize(
             negative_evidence,
             np.r_[np.zeros(p), np.log(AMPLITUDE), np.log(SHARE_OF_NOISE)],
-            args=(X * equal, y, weights, activation),
+            args=(X * equal, y, weights, activation, prior),
             jac=True,
             method="L-BFGS-B",
             bounds=[BOUNDS["s"]] * p + [BOUNDS["a"], BOUNDS["noise"]],
@@ -101,7 +113,12 @@ def relevance_of(
 
 
 def negative_evidence(
-    logs: np.ndarray, X: np.ndarray, y: np.ndarray, weights: np.ndarray, activation: str
+    logs: np.ndarray,
+    X: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    activation: str,
+    prior: float = PRIOR,
 ) -> tuple[float, np.ndarray]:
     """-log p(y) per row and target, with the prior of s; and its gradient.
 
@@ -132,8 +149,8 @@ def negative_evidence(
     gradient[:p] = 2 * s2 * ((back @ X) * X).sum(axis=0)
     gradient[p] = 2 * np.sum(by_covariance * covariance)
     gradient[p + 1] = 2 * a2 * np.diag(by_covariance) @ noise
-    value += np.sum(log_s**2) / (2 * PRIOR**2)
-    gradient[:p] += log_s / PRIOR**2
+    value += np.sum(log_s**2) / (2 * prior**2)
+    gradient[:p] += log_s / prior**2
     return value / (n * t), gradient / (n * t)
 
 

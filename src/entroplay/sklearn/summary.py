@@ -14,7 +14,7 @@ from ..problems.features.neurons import Neurons
 from ..problems.losses import CrossEntropy, Huber, Logistic, Squared
 from ..runs.solution import History, Solution
 from ..verbs.certificate import Certificate
-from ..verbs.leave_one_out import optimism
+from ..verbs.leave_one_out import optimism, rise_of
 
 Lines = list[tuple[str, str]]
 """Labelled sentences."""
@@ -135,7 +135,8 @@ def _new_rows(model: Any, features: Neurons) -> Lines:
     per_row = d_eff / (model._facts.rows * features.outputs)
     # The number belongs to the solver's cloud, of which the answer pools several: this is lenient
     # about the size of the cloud, and strict about the degrees of freedom per row.
-    flaw = optimism(d_eff, per_row, len(model.particles_))
+    rise = rise_of(model.solution_.problem.loss, loss, float(history["loss_moments"][-1]))
+    flaw = optimism(d_eff, per_row, len(model.particles_), rise)
     sentence = f"the leave-one-out loss is {flaw}" if flaw else f"leave-one-out loss {loss:.4g}"
     return [("new rows", sentence)]
 

@@ -14,7 +14,8 @@ A loss acts on `moments` of shape (n,) or (n, k), row by row, and offers
 * `bregman(p, z)`: loss_i(p_i) - loss_i(z_i) - <slope(z)_i, p_i - z_i>, shape (n,), computed
   without cancellation by the losses of this library;
 * `domain(z)` and `dual_domain(g)`: the rows at which value and conjugate are finite;
-* `quadratic`: whether the curvature is one number for all rows and moments.
+* `quadratic`: whether the curvature is one number for all rows and moments;
+* `saturates`: whether value, slope and curvature tend to zero as moments go to infinity.
 
 A new loss needs only `value` (subclass `Loss`, or wrap a function in `FunctionLoss`): JAX and the
 Newton methods of `derived` supply the rest.
@@ -60,6 +61,9 @@ class Loss(eqx.Module):
 
     quadratic: ClassVar[bool] = False
     """Whether the curvature is the same at all moments, and a multiple of the identity."""
+    saturates: ClassVar[bool] = False
+    """Whether value, slope and curvature tend to zero as moments go to infinity in some direction:
+    rows that are fitted closely then no longer count."""
 
     @abstractmethod
     def value(self, moments: Moments) -> Rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -23,6 +25,8 @@ class CrossEntropy(Loss):
 
     The dual domain is where g + e_label lies in the probability simplex.
     """
+
+    saturates: ClassVar[bool] = True
 
     labels: Int[Array, "n"]
     classes: int = eqx.field(static=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +21,8 @@ class Logistic(Loss):
 
     The dual domain is where u = -y g lies in [0, 1].
     """
+
+    saturates: ClassVar[bool] = True
 
     y: Rows
 
