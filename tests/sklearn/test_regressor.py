@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay.sklearn import MeanFieldRegressor
+from entroplay.sklearn import MeanFieldRegressor, network
+from entroplay.sklearn.relevance import Relevance
 
 from .cases import X, Y, regressor
 
@@ -22,6 +23,28 @@ def test_a_smooth_function_is_learned_with_the_defaults():
     assert model.duality_gap_ == model.certificate_.bound
     assert len(model.history_["gap"]) == model.n_iter_
     assert model.particles_.shape == model.solution_.particles.shape == (4096, 4)
+
+
+@pytest.mark.parametrize(("gain", "activations"), [(0.9, ["relu"]), (1.1, ["relu", "sine"])])
+def test_a_smooth_activation_competes_where_it_is_clearly_more_likely(
+    gain, activations, monkeypatch
+):
+    def relevance(X, y, weights, *, activation, seed, prior):
+        evidence = gain * network.SMOOTHER if activation == "sine" else 0.0
+        return Relevance(np.ones(X.shape[1]), evidence)
+
+    def searched(trainers, temperature, l2):
+        raise Stopped([trainer.features(X).activation for trainer in trainers])
+
+    monkeypatch.setattr(network, "relevance_of", relevance)
+    monkeypatch.setattr(network, "search", searched)
+    with pytest.raises(Stopped) as stopped:
+        MeanFieldRegressor(random_state=0).fit(X, Y)
+    assert stopped.value.args[0] == activations
+
+
+class Stopped(Exception):
+    """Ends a fit before its search."""
 
 
 @pytest.mark.slow

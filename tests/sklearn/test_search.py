@@ -190,6 +190,15 @@ def test_all_rows_get_the_particles_that_their_degrees_of_freedom_need(monkeypat
     assert Part(whole, members | True, found.degrees).for_all(0.01) == (whole, 0.01)
 
 
+def test_a_temperature_that_the_cloud_hardly_carries_is_the_last(monkeypatch):
+    judge = judges.LeftOut(judges.searched(trainer(Y)))
+    d_eff = judge(1.0, 0.5, None).solution.history["d_eff"][-1]
+    for factor, last in ((0.99, False), (1.01, True)):
+        monkeypatch.setattr(judges, "ENOUGH", factor * 64 / d_eff)
+        judge.trials.clear()  # the same random numbers again
+        assert judge(1.0, 0.5, None).last == last
+
+
 @pytest.mark.slow
 def test_the_fit_goes_on_from_where_all_rows_were_searched(monkeypatch):
     """The path of dual vectors is that of one prior: the last one is the solution's own."""

@@ -39,6 +39,8 @@ NOISE = 3.0
 """Rise of the loss at the moments that counts as noise, in units of the noise's scale."""
 ROUNDING = 100
 """Rise of the loss that counts as rounding, in units of the precision times the loss."""
+LENIENT = 1e-3
+"""Relative difference of two lengths of steps that are taken for equal."""
 SHORTENING, MOST_TRIES = 0.7, 40
 """Factor by which the trust region shortens a step that fails, and maximum number of tries."""
 
@@ -180,7 +182,8 @@ def next_try(state: NewtonEFPState, way: Descent) -> Int[Array, ""]:
     # Steps are lengths of log beta; the last one goes to the whole loss.
     last = jnp.log(beta / jnp.maximum(state.beta, SMALLEST_BETA))
     ahead = jnp.clip(-jnp.log(beta), 0, jnp.log(LONGEST))
-    ratios = powers * ahead / nonzero(last)
+    # The same rung again has the ratio one, up to rounding.
+    ratios = powers * ahead / nonzero(last) * (1 - LENIENT)
     required = jnp.maximum(SHARE, CAREFUL - way.here.share)
     likely = way.lower.share ** (ratios**2) >= required
     fits = (ratios <= 1) | ((ratios <= 2) & likely)
