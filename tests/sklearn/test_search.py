@@ -194,7 +194,7 @@ def test_a_temperature_that_the_cloud_hardly_carries_is_the_last(monkeypatch):
     judge = judges.LeftOut(judges.searched(trainer(Y)))
     d_eff = judge(1.0, 0.5, None).solution.history["d_eff"][-1]
     for factor, last in ((0.99, False), (1.01, True)):
-        monkeypatch.setattr(judges, "ENOUGH", factor * 64 / d_eff)
+        monkeypatch.setattr(judges, "ENOUGH", float(factor * 64 / d_eff))
         judge.trials.clear()  # the same random numbers again
         assert judge(1.0, 0.5, None).last == last
 
