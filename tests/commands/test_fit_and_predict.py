@@ -10,10 +10,12 @@ from commands.cases import shop, write
 import entroplay as ep
 from entroplay.commands import main
 from entroplay.commands.drawing import marginal
-from entroplay.commands.fit_study import task_of
+from entroplay.commands.fit_study import PredictionStudy, task_of
+from entroplay.commands.held_out import Study
 from entroplay.commands.table_model import TableModel
 from entroplay.commands.tables import read_table, to_csv
 from entroplay.sklearn import MeanFieldDensity
+from entroplay.sklearn.fit import Trainer
 
 
 @pytest.mark.parametrize(
@@ -128,6 +130,16 @@ def test_fit_and_predict(tmp_path, monkeypatch, capsys, task):
     assert summary["held_out"][0]["score"] > 0.9
     assert summary["verified"]
     assert "Certificate: at most" in captured.err
+    said = [line.split(" s  ", 1) for line in captured.err.splitlines() if " s  " in line]
+    seconds = [float(time) for time, _ in said]
+    assert seconds == sorted(seconds)
+    work = [what.strip() for _, what in said]
+    steps = ["entroplay: learning from 48 of 60 rows", "entroplay: learning from all 60 rows"]
+    steps += ["fitting all 60 rows", "wrote data-model.safetensors; its certificate comes next"]
+    places = [next(i for i, line in enumerate(work) if line.startswith(step)) for step in steps[:2]]
+    places += [max(i for i, line in enumerate(work) if line.startswith(step)) for step in steps[2:]]
+    assert places == sorted(places)
+    assert any(line.startswith("temperature 1, l2 0.5: ") for line in work)
     assert (tmp_path / "data-fit.png").read_bytes().startswith(b"\x89PNG")
     outputs = ["--out", "predicted.csv", "--out", "predicted.png"]
     assert main(["predict", "data-model.safetensors", str(path), *outputs]) == 0
@@ -137,6 +149,26 @@ def test_fit_and_predict(tmp_path, monkeypatch, capsys, task):
     else:
         assert (predicted == np.where(price > 8, "dear", "cheap")).mean() > 0.9
     assert (tmp_path / "predicted.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_model_is_there_before_its_certificate(tmp_path, monkeypatch, capsys):
+    """Ctrl-C while the certificate is drawn up costs the certificate only."""
+    monkeypatch.chdir(tmp_path)
+    path, _, _, price = shop(tmp_path)
+
+    def interrupted(*arguments, **options):
+        assert Path("data-model.safetensors").exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "_certificate", interrupted)
+    options = ["--target", "price", "--temperature", "0.1", "--l2", "0.05", "--no-baselines"]
+    monkeypatch.setattr(Study, "_scored", lambda *_: {"model": "ours", "score": 0.0, "seconds": 0})
+    monkeypatch.setattr(PredictionStudy, "draw", lambda *_: None)
+    assert main(["fit", str(path), *options]) == 0
+    model = TableModel.load(Path("data-model.safetensors"))
+    assert np.corrcoef(model.predict(read_table(path))["price"], price)[0, 1] > 0.9
+    assert "could not be verified" in capsys.readouterr().out
 
 
 @pytest.mark.slow

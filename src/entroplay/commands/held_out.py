@@ -15,12 +15,28 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from ..sklearn.columns import Columns
+from ..sklearn.watched import Watched, Watcher
 from .options import Say, UsageError
 from .table_model import TableModel
 from .tables import Table
 
 FEWEST_ROWS = 10
 """Minimum number of rows of a table that is split."""
+
+
+class Progress:
+    """Lines that begin with the time since the command began to learn."""
+
+    def __init__(self, say: Say):
+        self._say, self._began = say, time.perf_counter()
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        self._say(f"{time.perf_counter() - self._began:6.1f} s  {line}")
+
+    def detail(self, line: str) -> None:
+        """Print a line about a part of the work."""
+        self.say(f"  {line}")
 
 
 @dataclass(frozen=True)
@@ -88,14 +104,25 @@ class Study(ABC):
         for note in notes:
             say(f"  {note}")
         scored = self.learned_from(train)
+        progress = Progress(say)
         baselines = {} if self.options.no_baselines else scored.baselines(train)
         candidates = {"entroplay": self.estimator(), **baselines}
-        rows = [scored._scored(name, model, train, test) for name, model in candidates.items()]
+        rows = []
+        for name, model in candidates.items():
+            progress.say(f"{name}: learning from {len(train)} of {len(self.table)} rows")
+            rows.append(scored._scored(name, model, train, test, progress))
         say(f"\n{'held-out ' + self.measure:<28}{'score':>9}{'seconds':>9}   ({len(test)} rows)")
         for row in rows:
             say(f"{row['model']:<28}{row['score']:>9.4f}{row['seconds']:>9.2f}")
         # The model that is kept learns from the held-out rows, too.
-        final = TableModel(self.fitted(self.estimator(), say=say), self.inputs, self.target)
+        progress.say(f"entroplay: learning from all {len(self.table)} rows")
+
+        def keep(estimator: Any) -> None:
+            TableModel(estimator, self.inputs, self.target).save(model_path)
+            progress.say(f"  wrote {model_path}; its certificate comes next")
+
+        fitted = self.fitted(self.estimator(), say=say, watcher=Watcher(progress.detail, keep))
+        final = TableModel(fitted, self.inputs, self.target)
         say("\n" + final.certified())
         say(f"{self.settings(final.estimator)}, all {len(self.table)} rows")
         final.save(model_path)
@@ -117,23 +144,35 @@ class Study(ABC):
         return self
 
     def fitted(
-        self, estimator: Any, rows: np.ndarray | slice = slice(None), say: Say | None = None
+        self,
+        estimator: Any,
+        rows: np.ndarray | slice = slice(None),
+        *,
+        say: Say | None = None,
+        watcher: Watcher | None = None,
     ) -> Any:
         """The estimator, fitted to some rows. Its warnings are printed with `say`, or dropped."""
+        _watch(estimator, watcher)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             estimator.fit(*(array[rows] for array in self.data))
+        _watch(estimator, None)
         if say is not None:
             for warning in caught:
                 say(f"note: {warning.message}")
         return estimator
 
     def _scored(
-        self, name: str, estimator: Any, train: np.ndarray, test: np.ndarray
+        self,
+        name: str,
+        estimator: Any,
+        train: np.ndarray,
+        test: np.ndarray,
+        progress: Progress,
     ) -> dict[str, Any]:
         """A row of the table of scores; the estimator is fitted in place."""
-        began = time.perf_counter()
-        score = self.score(self.fitted(estimator, train), test)
+        began, watcher = time.perf_counter(), Watcher(progress.detail, lambda _: None)
+        score = self.score(self.fitted(estimator, train, watcher=watcher), test)
         return {"model": name, "score": score, "seconds": time.perf_counter() - began}
 
     def _paths(self) -> tuple[Path, Path]:
@@ -164,3 +203,9 @@ class Study(ABC):
             stratify=labels if common else None,
         )
         return np.asarray(train), np.asarray(test)
+
+
+def _watch(estimator: Any, watcher: Watcher | None) -> None:
+    """Have a watcher told what an estimator of ours does."""
+    if isinstance(estimator, Watched):
+        estimator._watcher = watcher

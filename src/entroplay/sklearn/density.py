@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..base.arguments import one_of, positive, whole
 from ..base.program_cache import keep_programs
 from ..runs.solution import Reason, Solution, Status
+from ..verbs.certificate import Certificate
 from ..verbs.certify import certify
 from .bandwidth import BandwidthPath, log_density
 from .coordinates import SHAPES, Coordinates
@@ -25,6 +26,7 @@ from .storable import Storable
 from .summary import Facts, Lines, Summarised
 from .support import MixingProblem, NewtonLog, Support
 from .verdicts import automatic, new_seed, relative_bound, verdict_warning, verified_bound
+from .watched import Watched
 
 SHARED_ROWS = 512
 """Maximum number of rows for which folds are padded to the size of the whole set. With more rows,
@@ -37,7 +39,7 @@ GROWTH = 4
 """Factor by which the support grows before the second certificate."""
 
 
-class MeanFieldDensity(Storable, DensityMixin, Summarised):
+class MeanFieldDensity(Storable, DensityMixin, Summarised, Watched):
     """Density estimation by a mixture of equal normals over a free mixing measure, certified.
 
     This is nonparametric maximum likelihood with an entropy: the mixing measure mu minimises the
@@ -148,10 +150,7 @@ class MeanFieldDensity(Storable, DensityMixin, Summarised):
         l2 = automatic(owner, "l2", self.l2)
         particles = whole(owner, "particles", self.particles, least=8)
 
-        def say(line: str) -> None:
-            if verbose:
-                print(f"[{owner}] {line}", flush=True)
-
+        say = self._speaker(verbose)
         rows = merge(X, np.zeros((len(X), 0)), weights)
         # The folds share compiled programs with the fit to all rows, where padding is cheap.
         size = bucket(len(rows)) if len(rows) <= SHARED_ROWS else 0
@@ -165,11 +164,14 @@ class MeanFieldDensity(Storable, DensityMixin, Summarised):
         rows = WeightedRows(self._coordinates(rows.X), rows.y, rows.weights)
         problem = path.problem(rows, self._coordinates, width)
         support = path.lead_to(rows, self._coordinates, width)
-        self._solve(problem, support, particles, seed, tol=tol, max_iter=max_iter, say=say)
-        likelihood = rows.weights @ np.log(np.asarray(self.solution_.moments, np.float64))
-        score = float(likelihood) + self._coordinates.log_volume
-        self._facts = Facts(len(rows), score, time.perf_counter() - began)
-        self._derive()
+
+        def accept(solution: Solution, certificate: Certificate | None) -> None:
+            self._accept(rows, solution, certificate, began)
+
+        say(f"fitting all {len(rows)} rows with bandwidth {width:.3g}")
+        self._solve(
+            problem, support, particles, seed, tol=tol, max_iter=max_iter, say=say, accept=accept
+        )
         verdict_warning(owner, self.certificate_, self.solution_, tol, self.n_iter_, max_iter)
         return self
 
@@ -183,6 +185,7 @@ class MeanFieldDensity(Storable, DensityMixin, Summarised):
         tol: float,
         max_iter: int,
         say: Callable[[str], None],
+        accept: Callable[[Solution, Certificate | None], None],
     ) -> None:
         """Solve and certify, a second time on a larger support if the first result misses `tol`."""
         n = len(problem.rows)
@@ -190,17 +193,32 @@ class MeanFieldDensity(Storable, DensityMixin, Summarised):
         for count, budget in zip((particles, GROWTH * particles), BUDGETS, strict=True):
             support = solve_on_support(problem, count, rng, last=support, rounds=ROUNDS, log=log)
             solution = as_solution(problem, support, log, seed)
-            self.solution_ = solution.first_rows(n)
+            accept(solution.first_rows(n), None)
+            self._show_draft()
             # The certificate is that of the padded rows: it compiles once for nearly equal sizes.
-            self.certificate_ = None
             try:
-                self.certificate_ = certify(solution, seed=seed, particles=ISLAND, budget=budget)
+                certificate = certify(solution, seed=seed, particles=ISLAND, budget=budget)
             except KeyboardInterrupt:  # the density is there, only its bound is missing
                 break
+            accept(solution.first_rows(n), certificate)
             work = f"{len(support.points)} points, {log.steps} steps"
-            say(f"{work}: {self.certificate_.verdict}")
-            if (self.certificate_.verified and self.certificate_.bound <= tol) or log.left <= 0:
+            say(f"{work}: {certificate.verdict}")
+            if (certificate.verified and certificate.bound <= tol) or log.left <= 0:
                 break
+
+    def _accept(
+        self,
+        rows: WeightedRows,
+        solution: Solution,
+        certificate: Certificate | None,
+        began: float,
+    ) -> None:
+        """Become the density with this mixing measure."""
+        self.solution_, self.certificate_ = solution, certificate
+        likelihood = rows.weights @ np.log(np.asarray(solution.moments, np.float64))
+        score = float(likelihood) + self._coordinates.log_volume
+        self._facts = Facts(len(rows), score, time.perf_counter() - began)
+        self._derive()
 
     def _derive(self) -> None:
         self.duality_gap_ = verified_bound(self.certificate_)

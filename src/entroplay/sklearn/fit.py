@@ -174,12 +174,14 @@ class Trainer:
         tol: float,
         max_iter: int,
         begin: Begin | None,
+        drafted: Callable[[Trained], None] | None = None,
     ) -> tuple[Trained, Certificate | None]:
         """Rounds of iterations, each twice as long as the last and followed by a certificate.
 
         They end when the certificate is good enough, or so bad that the iterations left will not
         mend it. The certificate follows the path from the prior that `begin` or the first round
-        took; without one it follows multiples of the dual.
+        took; without one it follows multiples of the dual. `drafted` is called before every
+        certificate.
         """
         problem = self.problem(temperature, l2)
         done, budget, history = 0, QUICK, None
@@ -206,6 +208,8 @@ class Trainer:
             trained = replace(trained, solution=solution)
             if solution.status == "interrupted":
                 return trained, None
+            if drafted is not None:
+                drafted(trained)
             if approach is None and begin is None:
                 approach = _without_detours(trained)
             try:

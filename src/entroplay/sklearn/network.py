@@ -16,8 +16,9 @@ from ..base.program_cache import keep_programs
 from ..problems.features.base import mean_features
 from ..problems.features.neurons import ACTIVATIONS, Neurons
 from ..problems.losses import Loss
+from ..verbs.certificate import Certificate
 from .columns import Columns
-from .fit import Begin, Trainer
+from .fit import Begin, Trained, Trainer
 from .inputs import Raw, apply_inputs, learn_inputs
 from .relevance import PRIOR, PRIOR_OF_LABELS, Relevance, relevance_of
 from .rows import WeightedRows, padded
@@ -34,6 +35,7 @@ from .verdicts import (
     verdict_warning,
     verified_bound,
 )
+from .watched import Watched
 
 LEARNED: dict[str, type | None] = {
     "n_features_in_": None,
@@ -60,7 +62,7 @@ HOTTEST = 100
 """The search starts at the temperature scale^2 / HOTTEST: 1 at the default scale."""
 
 
-class Network(Storable, Summarised):
+class Network(Storable, Summarised, Watched):
     """An infinitely wide two-layer network, fitted to rows whose targets are prepared already."""
 
     _activation: ClassVar[str]
@@ -134,17 +136,45 @@ class Network(Storable, Summarised):
             temperature = self.temperature_ if temperature is None else temperature
             l2 = self.l2_ if l2 is None else l2
         learned = len(rows)
+
+        def accept(trained: Trained, certificate: Certificate | None) -> None:
+            self._accept(trainer, trained, certificate, learned, began)
+
+        def show(trained: Trained) -> None:
+            accept(trained, None)
+            self._show_draft()
+
         try:
             found = search(trainers, temperature, l2)
             trainer, self.temperature_, self.l2_, self.search_, searched = found
+            trainer.say(f"fitting all {learned} rows at temperature {self.temperature_:.3g}")
             trained, certificate = trainer.fit(
-                self.temperature_, self.l2_, tol=tol, max_iter=max_iter, begin=begin or searched
+                self.temperature_,
+                self.l2_,
+                tol=tol,
+                max_iter=max_iter,
+                begin=begin or searched,
+                drafted=None if self._watcher is None else show,
             )
         except SearchInterrupted as best:
             trainer, trained, certificate = best.trainer, best.trained, None
             problem, learned = trained.solution.problem, len(trainer.rows)
             self.search_ = best.trials
             self.temperature_, self.l2_ = problem.temperature, float(problem.l2)
+        accept(trained, certificate)
+        verdict_warning(
+            owner, certificate, self.solution_, tol, self.n_iter_, max_iter, stacklevel=4
+        )
+
+    def _accept(
+        self,
+        trainer: Trainer,
+        trained: Trained,
+        certificate: Certificate | None,
+        learned: int,
+        began: float,
+    ) -> None:
+        """Become the network that was trained on so many rows."""
         self.relevance_ = trainer.relevance
         # The solver's own cloud is kept for a warm start; the answer pools the last few clouds.
         self._cloud = trained.solution
@@ -153,9 +183,6 @@ class Network(Storable, Summarised):
         seconds = time.perf_counter() - began
         self._facts = Facts(learned, training_score(self.solution_), seconds)
         self._derive()
-        verdict_warning(
-            owner, certificate, self.solution_, tol, self.n_iter_, max_iter, stacklevel=4
-        )
 
     def _trainers(
         self,
@@ -184,10 +211,7 @@ class Network(Storable, Summarised):
         seed = new_seed(self.random_state)
         self._inputs = Standardiser.of(rows.X, rows.weights)
         targets = self._likelihood_targets(rows, stratify)
-
-        def say(line: str) -> None:
-            if verbose:
-                print(f"[{owner}] {line}", flush=True)
+        say = self._speaker(verbose)
 
         def relevance(name: str) -> Relevance:
             X = self._inputs(rows.X)
