@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import entroplay as ep
-from entroplay.sklearn import judges, part, search
+from entroplay.sklearn import candidates, judges, part, search
 from entroplay.sklearn.fit import Trainer
 from entroplay.sklearn.part import Part
 from entroplay.sklearn.rows import merge
@@ -93,12 +93,12 @@ class Scripted(judges.Judge):
         self.script = losses
 
     def __call__(self, temperature, l2, start):
-        trial = judges.Trial(temperature, l2, self.script[len(self.trials)])
+        trial = candidates.Trial(temperature, l2, self.script[len(self.trials)])
         self.trials.append(trial)
         # Rows differ by more than candidates do; what is paired are the differences.
         spread = 0.01 * np.cos(np.arange(90) * (1 + len(self.trials)))
         losses = trial.loss + spread - spread.mean()
-        return judges.Candidate(some_run(), trial, losses, self.weights)
+        return candidates.Candidate(some_run(), trial, losses, self.weights)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ are those for all rows; only `Judge` converts them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from ..problems.features.base import Moments, mean_features
 from ..runs.solution import Reason, Solution
 from ..verbs.leave_one_out import judged_rows
+from .candidates import Candidate, Trial
 from .fit import ITERATIONS, Begin, Trained, Trainer
 from .part import Part
 from .rows import bucket, padded
@@ -45,19 +45,6 @@ the first one, to which the run comes from the prior."""
 ENOUGH = 4.0
 """Particles per effective degree of freedom below which no colder temperature is tried: the cloud
 could not carry it, or only after many slow steps."""
-CLEARLY = 1.0
-"""Standard errors of the paired differences by which a colder solution must be better. With a
-quarter, and one more temperature tried, four of 22 paths over tables with noise ended at solutions
-with larger test errors, by three to nine per cent and once by more than half, at up to five times
-the cost; three ended at solutions whose errors were smaller by at most 1.4 per cent."""
-
-
-class Trial(NamedTuple):
-    """A row of the table of what was tried; `loss` is that of rows left out or held out."""
-
-    temperature: float
-    l2: float
-    loss: float
 
 
 class Found(NamedTuple):
@@ -107,37 +94,6 @@ def _random_part(trainer: Trainer, share: float, *, least: int) -> np.ndarray:
         members = rng.permutation(np.flatnonzero(groups == group))
         part[members[: max(least, int(share * len(members)))]] = True
     return part
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A solution, and its loss at each of the rows that judge it."""
-
-    trained: Trained
-    trial: Trial
-    losses: np.ndarray
-    weights: np.ndarray
-    doubtful: bool = False
-    """Whether the losses are known to be too optimistic."""
-    last: bool = False
-    """Whether the cloud is too small for a colder temperature."""
-
-    @property
-    def solution(self) -> Solution:
-        return self.trained.solution
-
-    def clearly_better(self, other: Candidate) -> bool:
-        """Whether the loss is lower by CLEARLY standard errors of the paired differences.
-
-        Of answers that the rows cannot tell apart, the hottest is the easiest to reach and to
-        certify.
-        """
-        if not np.isfinite([self.trial.loss, other.trial.loss]).all():
-            return self.trial.loss < other.trial.loss
-        difference = other.losses - self.losses
-        mean = self.weights @ difference
-        error = np.sqrt(self.weights**2 @ (difference - mean) ** 2)
-        return bool(mean > CLEARLY * error)
 
 
 class Judge:

@@ -6,22 +6,20 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..base.arguments import flag, one_of, positive, whole
 from ..base.program_cache import keep_programs
-from ..problems.features.base import mean_features
 from ..problems.features.neurons import ACTIVATIONS, Neurons
 from ..problems.losses import Loss
 from ..verbs.certificate import Certificate
 from .columns import Columns
 from .fit import Begin, Trained, Trainer
 from .inputs import Raw, apply_inputs, learn_inputs
+from .outputs import outputs_at
 from .relevance import PRIOR, PRIOR_OF_LABELS, Relevance, relevance_of
-from .rows import WeightedRows, padded
+from .rows import WeightedRows
 from .scaling import Standardiser
 from .search import SearchInterrupted, search
 from .storable import Storable
@@ -49,11 +47,6 @@ LEARNED: dict[str, type | None] = {
     "_facts": Facts,
 }
 """Learned attributes of both networks that files keep, with the class of those that are records."""
-BLOCKS = (64, 1024)
-"""Numbers of rows that are predicted at once.
-
-With two fixed shapes, predictions for another number of rows compile nothing.
-"""
 SMOOTHER = 0.1
 """Increase of the Gaussian process's log-likelihood, per row and target, from which on a smooth
 activation competes with the usual one. On ten tables with noise the increase was at most .12, on
@@ -296,22 +289,6 @@ class Network(Storable, Summarised, Watched):
         """The network's outputs (n, k) in double precision, block by block."""
         keep_programs()
         X = self._scaled(X)
-        block = BLOCKS[0] if len(X) <= BLOCKS[0] else BLOCKS[1]
         network = self.solution_.problem.features
         assert isinstance(network, Neurons)
-        blocks = []
-        with jax.enable_x64(True):
-            particles, weights = jnp.asarray(self.particles_), jnp.asarray(self.weights_)
-            for first in range(0, len(X), block):
-                part = X[first : first + block]
-                features = Neurons(
-                    padded(part, block),
-                    network.activation,
-                    bias=True,
-                    output_weight=True,
-                    outputs=network.outputs,
-                    scale=float(network.scale),
-                )
-                values = np.asarray(mean_features(features, particles, weights))
-                blocks.append(values.reshape(block, -1)[: len(part)])
-        return np.concatenate(blocks)
+        return outputs_at(X, network, self.particles_, self.weights_)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .candidates import Trial
 from .fit import Trained, Trainer
-from .judges import Found, HeldOut, Judge, LeftOut, Others, Trial, searched
+from .judges import Found, HeldOut, Judge, LeftOut, Others, searched
 
 LEAST_SEARCHED = 10
 """With fewer distinct rows there is no search: the temperature is `FALLBACK * hottest`."""
