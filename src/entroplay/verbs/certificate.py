@@ -22,7 +22,7 @@ class Certificate:
             order, so that it does not vanish at the optimum.
         gap_debiased: the gap less its noise bias.
         bound: the measure is at most this far above the global optimum, if `verified`. For q_g it
-            is gap + 2 gap_error.
+            is gap + 3 gap_error by islands, and gap + 2 gap_error by quadrature.
         mixed: whether the bound of q_g is verified: by quadrature, or by islands that agree within
             Monte-Carlo error among themselves and with the run's own cloud after further moves, and
             by a search that found no mass which they missed.
@@ -37,7 +37,7 @@ class Certificate:
         measure: what the bound is about: "gibbs" for q_g, "mixture" for `solution.measure`.
         lower_bound: "dual" for D(g), or "zero dual" for D(0), the value of no loss and of the
             prior, which is known exactly: no cloud has to agree with another.
-        gibbs_bound: gap + 2 gap_error, the bound of q_g, whatever the measure; NaN in old files.
+        gibbs_bound: the bound of q_g, whatever the measure; NaN in old files.
         best_constant: the loss of the best constant moments; NaN if no constant is best, as for
             densities, and in old files.
     """

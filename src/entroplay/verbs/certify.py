@@ -40,6 +40,10 @@ from .witness import contradicts
 
 SIZE, BUDGET = 500, 200
 """Particles per island, and gradient passes at the target, unless the caller says otherwise."""
+ERRORS = 3.0
+"""Standard errors of the gap that a bound by islands adds to it. They are estimated from eight
+islands: Student's t with seven degrees of freedom stays below three in 99 of 100 cases. With two,
+three of 300 verified bounds of random problems were below the truth."""
 STREAM = 0x63657274
 """Separates the randomness of a certificate from that of a run with the same seed."""
 
@@ -245,7 +249,7 @@ def _judge(
         distance=float(_square(problem, curvature, own.moments - mean)),
         expected=float(variance + own_noise),
     )
-    bound = float(gap) + 2 * gap_error
+    bound = float(gap) + ERRORS * gap_error
     partition = log_partition(problem, jax.random.fold_in(key, 1), dual.vector, log_ratios)
     reason, pulls = agreement.objection or doubt, int(evidence.islands.pulls)
     if not reason:
