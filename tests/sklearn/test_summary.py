@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 GOLDEN = Path(__file__).parents[1] / "golden"
 PARTS = {
     "regressor": ("90 distinct rows, 2 inputs, 1 target", "temperature 0.02", "relu", "R2 0.9"),
-    "classifier": ("2 inputs, 3 classes", "prior variance 1", "tanh", "accuracy 0.9"),
+    "classifier": ("2 inputs, 3 classes", "prior variance 1", "relu", "accuracy 0.9"),
     "density": ("90 distinct rows, 2 columns", "bandwidth 0.6", "mean log-density -2."),
 }
 """What the summary of each estimator must say."""
