@@ -41,9 +41,8 @@ from .witness import contradicts
 SIZE, BUDGET = 500, 200
 """Particles per island, and gradient passes at the target, unless the caller says otherwise."""
 ERRORS = 3.0
-"""Standard errors of the gap that a bound by islands adds to it. They are estimated from eight
-islands: Student's t with seven degrees of freedom stays below three in 99 of 100 cases. With two,
-three of 300 verified bounds of random problems were below the truth."""
+"""Standard errors that a bound by islands adds to the gap. Student's t with seven degrees of freedom
+is below three in 99 of 100 cases; with two, three of 300 bounds were below the truth."""
 STREAM = 0x63657274
 """Separates the randomness of a certificate from that of a run with the same seed."""
 
@@ -70,8 +69,7 @@ def certify(
     With one or two parameters the bound is computed by quadrature. Otherwise, and where quadrature
     does not resolve the measure, it comes from eight independent islands of particles. Eight more
     on a path of their own, and a search by many descents, look for mass that every island has
-    missed. The parameters below, except the
-    first, are those of the islands.
+    missed. The parameters below, except the first, are those of the islands.
 
     Args:
         solution: what `solve` returned; `solution.dual` is certified. For a `Painting` only the
