@@ -41,8 +41,8 @@ from .witness import contradicts
 SIZE, BUDGET = 500, 200
 """Particles per island, and gradient passes at the target, unless the caller says otherwise."""
 ERRORS = 3.0
-"""Standard errors that a bound by islands adds to the gap. Student's t with seven degrees of freedom
-is below three in 99 of 100 cases; with two, three of 300 bounds were below the truth."""
+"""Standard errors that a bound by islands adds to the gap. Student's t with seven degrees of
+freedom is below three in 99 of 100 cases; with two, three of 300 bounds were below the truth."""
 STREAM = 0x63657274
 """Separates the randomness of a certificate from that of a run with the same seed."""
 
